@@ -5,10 +5,10 @@
 The reference is gloo for host tensors and NCCL for CUDA tensors. A command starts its ranks, one
 for each processor or GPU of this machine, as copies of itself with `--rank`; with `--lab` one on
 each node of a lab (`tutti lab up`): Tutti over all rails, gloo over the first, since a call of
-gloo's takes one interface. Both backends are groups of one job. They run in turns, ours, theirs, theirs, ours, ..., so that a drift of the
-machine's speed falls on both; each pair of neighbours gives one ratio. Rank 0 prints rows as JSON,
-which the command shows, collects and writes. Times are of the slowest rank, in us where a name says
-so; three numbers are quartiles.
+gloo's takes one interface. Both backends are groups of one job. They run in turns, ours, theirs,
+theirs, ours, ..., so that a drift of the machine's speed falls on both; each pair of neighbours
+gives one ratio. Rank 0 prints rows as JSON, which the command shows, collects and writes. Times are
+of the slowest rank, in us where a name says so; three numbers are quartiles.
 """
 
 from __future__ import annotations
