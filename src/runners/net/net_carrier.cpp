@@ -55,6 +55,7 @@ Status NetCarrier::open() {
   std::string handles;
   for (int device = 0; device < devices_[topology::Layout::index(rank_)]; ++device) {
     TUTTI_ASSIGN_OR_RETURN(listeners_.emplace_back(), network_.listen(device));
+    listeners_.back()->leave_wait_to_caller();
     handles.append(reinterpret_cast<const char*>(listeners_.back()->handle().bytes.data()),
                    net::Handle::kBytes);
   }
@@ -122,8 +123,8 @@ std::vector<NetCarrier::Missing> NetCarrier::missing_for(const schedule::Program
   return missing;
 }
 
-/// A peer that does not answer is noticed by who connects to it, after TUTTI_NET_TIMEOUT, and by
-/// all others as news. Of one that never connects nobody but the receiver knows.
+/// A rank that is not in a call that connects to it answers nobody: it is late, and the call's own
+/// time bounds the wait. One that is gone is news.
 Status NetCarrier::connect(std::vector<Missing>& missing) {
   const auto start = Clock::now();
   while (true) {
@@ -177,6 +178,7 @@ Status NetCarrier::advance_sender(Missing* one) {
                 net::Handle::kBytes);
     TUTTI_ASSIGN_OR_RETURN(one->connector,
                            network_.connect(one->ends.sender_device, handle, net::kDefaultClass));
+    one->connector->leave_wait_to_caller();
   }
   if (one->channel == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(one->channel, one->connector->poll());
@@ -197,35 +199,38 @@ Status NetCarrier::advance_sender(Missing* one) {
   return {};
 }
 
+/// A set-up that fails because the peer ends it, or is never heard again, is no verdict here: its
+/// sender has its own, which is news, and whom this rank waits for is known to connect().
 Status NetCarrier::welcome_guests() {
   for (const auto& listener : listeners_) {
-    TUTTI_ASSIGN_OR_RETURN(auto channel, listener->accept());
-    if (channel == nullptr) {
+    auto channel = listener->accept();
+    if (!channel.ok() && channel.status().code() != ErrorCode::kTimeout) {
+      return channel.status();
+    }
+    if (!channel.ok() || *channel == nullptr) {
       continue;
     }
-    Guest& guest = guests_.emplace_back();
-    guest.channel = std::move(channel);
+    Guest guest;
+    guest.channel = std::move(*channel);
     transport::ReceivePart part;
     part.tag = kIntroductionTag;
     part.data = reinterpret_cast<std::byte*>(guest.introduction.get());
     part.capacity_bytes = sizeof(Introduction);
-    TUTTI_ASSIGN_OR_RETURN(guest.request, guest.channel->receive({&part, 1}));
-  }
-  for (Guest& guest : guests_) {
-    net::Completion completion;
-    if (guest.request != nullptr && net::test(guest.request, &completion)) {
-      guest.request = nullptr;
-      TUTTI_RETURN_IF_ERROR(completion.status.ok() ? Status()
-                                                   : guest_failed(guest, completion.status));
+    const auto request = guest.channel->receive({&part, 1});
+    if (request.ok()) {
+      guest.request = *request;
+      guests_.push_back(std::move(guest));
     }
   }
+  std::erase_if(guests_, [](Guest& guest) {
+    net::Completion completion;
+    if (guest.request == nullptr || !net::test(guest.request, &completion)) {
+      return false;
+    }
+    guest.request = nullptr;
+    return !completion.status.ok();
+  });
   return {};
-}
-
-/// Whose rank is not known here: the bootstrap may know who has gone.
-Status NetCarrier::guest_failed(const Guest& guest, const Status& why) {
-  TUTTI_RETURN_IF_ERROR(bootstrap_.news(kNewsWaitS));
-  return Status(why.code(), guest.channel->peer() + ": " + why.message());
 }
 
 Status NetCarrier::look_around() {

@@ -98,7 +98,6 @@ class NetCarrier : public Carrier {
   Status advance(Missing* one);
   Status advance_sender(Missing* one);
   Status welcome_guests();
-  Status guest_failed(const Guest& guest, const Status& why);
   /// What ends a wait: news of a rank, or the caller's look.
   Status look_around();
   Status add(bool sends, int peer, Message message);

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/collective_cases.hpp"
@@ -295,6 +296,27 @@ TEST(NetRunner, ARankThatFallsSilentIsAnErrorAfterTheNetworksTimeout) {
   const auto answers = with_victim(3, 2, "linear", fall_silent, 3.5, "rank 2: ");
   unsetenv("TUTTI_NET_TIMEOUT");
   EXPECT_EQ(answers, (std::vector<std::string>{"", "", "died of signal 9"}));
+}
+
+/// It answers no channel until it is in the call.
+TEST(NetRunner, ARankMayBeLateForLongerThanTheNetworksTimeout) {
+  setenv("TUTTI_NET_TIMEOUT", "1", 1);
+  const auto answers = test::in_ranks(3, [](int rank, test::Shared& shared) -> std::string {
+    auto runner = join(rank, shared);
+    CHILD_OK(runner.status());
+    // The last time all channels are there.
+    for (const int late : {2, 0, 2}) {
+      if (rank == late) {
+        std::this_thread::sleep_for(std::chrono::seconds(3));
+      }
+      CollectiveCase test(select::Collective::kAllreduce, rank, 3, 0, 8, false, false);
+      CHILD_OK((*runner)->run(late == 2 ? "ring" : "recursive-doubling", {}, test.call));
+      CHILD_EXPECT(test.wrong() == 0, "wrong elements");
+    }
+    return meet_again(**runner);
+  });
+  unsetenv("TUTTI_NET_TIMEOUT");
+  EXPECT_EQ(answers, test::all_well(3));
 }
 
 TEST(NetRunner, ARankThatDoesNotComeIsAnErrorAfterTheTimeout) {
