@@ -62,6 +62,7 @@ Status NetBackend::run(const Route& route, const runners::Call& call) {
 }
 
 Status NetBackend::carry(const select::SchedulePlan& plan, const runners::Call& call) {
+  runner_->set_refused_calls(context_.refused_calls);
   Status status = runner_->run(plan.algorithm, schedule_parameters(plan), call);
   if (!status.ok()) {
     context_.fail(status);  // No later call may meet the messages of this one.

@@ -32,8 +32,12 @@ Status abandoned() {
   return Status(ErrorCode::kTimeout, "net: an earlier call of this job has failed");
 }
 
-/// Of an introduction; no program has so many messages.
+/// Of an introduction; no collective has the number that it names.
 constexpr transport::Tag kIntroductionTag = 0xFFFFFFFF;
+/// Of a message: its number in the program, above that the collective and the call's number, low
+/// bits of all. Far more than the messages that are open, and the calls that can overlap.
+constexpr unsigned kMessageBits = 20;
+constexpr unsigned kCollectiveBits = 5;
 
 }  // namespace
 
@@ -238,7 +242,11 @@ Status NetCarrier::look_around() {
   return look_ ? look_() : Status();
 }
 
-void NetCarrier::start(select::Collective /*collective*/) {
+void NetCarrier::start(select::Collective collective) {
+  ++runs_;
+  stamp_ = (((runs_ + refused_calls_) << kCollectiveBits) | static_cast<std::uint32_t>(collective))
+           << kMessageBits;
+  collective_ = collective;
   for (Flow& flow : flows_) {
     flow.first = 0;
     flow.is_complete.clear();
@@ -271,12 +279,13 @@ Status NetCarrier::add(bool sends, int peer, Message message) {
 Status NetCarrier::hand_over(Flow& flow) {
   while (!flow.waiting.empty() && flow.waiting.front().tag / flow.rails < flow.first + kWindow) {
     Message& message = flow.waiting.front();
+    const transport::Tag tag = stamp_ | (message.tag & ((1U << kMessageBits) - 1));
     Result<net::Request*> request = nullptr;
     if (flow.sends) {
-      request = flow.channel->send(message.tag, message.data, message.bytes);
+      request = flow.channel->send(tag, message.data, message.bytes);
     } else {
       transport::ReceivePart part;
-      part.tag = message.tag;
+      part.tag = tag;
       part.data = message.data;
       part.capacity_bytes = message.bytes;
       request = flow.channel->receive({&part, 1});
@@ -402,8 +411,20 @@ Status NetCarrier::failed(int peer, const Status& why) {
 Status NetCarrier::late(const Status& why) {
   TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
   // A rank knows whom it waits for, who may wait for another: all that are in the call come.
-  const auto present = bootstrap_.all_gather("", kRollCallS);
-  return present.ok() ? why : Status(why.code(), why.message() + "; " + present.status().message());
+  const std::string mine =
+      "call " + std::to_string(runs_ + refused_calls_) + " (" + to_string(collective_) + ")";
+  const auto calls = bootstrap_.all_gather(mine, kRollCallS);
+  if (!calls.ok()) {
+    return Status(why.code(), why.message() + "; " + calls.status().message());
+  }
+  for (std::size_t rank = 0; rank < calls->size(); ++rank) {
+    if ((*calls)[rank] != mine) {
+      return Status(why.code(), why.message() + "; rank " + std::to_string(rank_) + " is in " +
+                                    mine + ", rank " + std::to_string(rank) + " in " +
+                                    (*calls)[rank] + "; do all ranks make the same calls?");
+    }
+  }
+  return why;
 }
 
 bool NetCarrier::abandon() {

@@ -40,6 +40,9 @@ class NetCarrier : public Carrier {
   Status reduce_local(const void* in, void* inout, std::uint64_t count, const Call& call) override;
   /// Asks which ranks are in the call.
   Status late(const Status& why) override;
+  /// Of this rank's so far: with them, it counts calls as its peers do, and a message of one call
+  /// is never taken for one of another.
+  void set_refused_calls(std::uint32_t calls) { refused_calls_ = calls; }
   /// The other ranks do not hear of it here.
   bool abandon() override;
 
@@ -119,6 +122,10 @@ class NetCarrier : public Carrier {
   std::vector<std::string> handles_;                       ///< By rank: of its listeners.
   std::vector<Guest> guests_;
   bool is_abandoned_ = false;
+  std::uint32_t runs_ = 0;
+  std::uint32_t refused_calls_ = 0;
+  select::Collective collective_ = select::Collective::kBarrier;
+  transport::Tag stamp_ = 0;  ///< Of the call, in the tags of its messages.
   std::vector<Flow> flows_;
   std::vector<std::vector<std::uint32_t>> to_;    ///< By peer and rail: into flows_.
   std::vector<std::vector<std::uint32_t>> from_;  ///< Same.

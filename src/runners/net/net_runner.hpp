@@ -49,6 +49,8 @@ class NetRunner {
   /// call is the caller's again.
   Status run(const std::string& algorithm, const schedule::Parameters& parameters,
              const Call& call);
+  /// Calls that this rank alone may have refused, before the next run(): they count as its calls.
+  void set_refused_calls(std::uint32_t calls) { carrier_.set_refused_calls(calls); }
   /// No call of this rank follows: those of the others end with the reason.
   void give_up(const std::string& why);
 

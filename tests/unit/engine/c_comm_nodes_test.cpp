@@ -41,5 +41,32 @@ TEST(CCommOfNodes, barrier__on_device_memory_meets_in_the_bootstrap) {
       &options);
 }
 
+/// Its next call is of the same form, and must not pass for the one that its peers are in.
+TEST(CCommOfNodes, collectives__a_call_that_one_rank_refuses_counts_as_its_call) {
+  const tutti_options_t options = {.size = sizeof options,
+                                   .plan = nullptr,
+                                   .memory = TUTTI_MEMORY_HOST,
+                                   .concurrent = 0,
+                                   .timeout_s = 1};
+  on_ranks(
+      3,
+      [](Rank& self) {
+        std::int32_t value = 1;
+        const auto sum = [&](std::int64_t count) {
+          return tutti_allreduce(self.comm, TUTTI_IN_PLACE, &value, count, TUTTI_INT32, TUTTI_SUM,
+                                 TUTTI_BLOCKING);
+        };
+        EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, sum(-1));  // On all ranks: as it was.
+        EXPECT_EQ(TUTTI_OK, sum(1)) << self.words();
+        EXPECT_EQ(3, value);
+        if (self.rank == 1) {
+          EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, sum(-1));
+        }
+        EXPECT_EQ(TUTTI_ERROR_TIMEOUT, sum(1));
+        EXPECT_NE(self.words().find(" (allreduce), rank "), std::string::npos) << self.words();
+      },
+      &options);
+}
+
 }  // namespace
 }  // namespace tutti::engine

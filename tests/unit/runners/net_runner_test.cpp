@@ -381,6 +381,22 @@ TEST(NetRunner, ARankThatMakesNoChannelIsAnErrorAfterTheTimeout) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
+TEST(NetRunner, AnotherCallOfTheSameMessagesIsNotTakenForIt) {
+  const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
+    auto runner = join(rank, shared, 1);
+    CHILD_OK(runner.status());
+    const auto collective =
+        rank == 0 ? select::Collective::kAllgather : select::Collective::kAlltoall;
+    CollectiveCase test(collective, rank, 2, 0, 8, false, false);
+    const Status status = (*runner)->run("linear", {}, test.call);
+    CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
+    CHILD_EXPECT(status.message().find("; do all ranks make the same calls?") != std::string::npos,
+                 status.message());
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
 TEST(NetRunner, RanksThatMakeDifferentCallsAreToldSo) {
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
     auto runner = join(rank, shared);
