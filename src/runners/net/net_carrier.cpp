@@ -63,7 +63,7 @@ Status NetCarrier::open() {
     handles.append(reinterpret_cast<const char*>(listeners_.back()->handle().bytes.data()),
                    net::Handle::kBytes);
   }
-  TUTTI_ASSIGN_OR_RETURN(handles_, bootstrap_.all_gather(handles, timeout_s_));
+  TUTTI_ASSIGN_OR_RETURN(handles_, bootstrap_.all_gather(handles, set_up_timeout_s(timeout_s_)));
   for (std::size_t peer = 0; peer < handles_.size(); ++peer) {
     if (handles_[peer].size() != static_cast<std::size_t>(devices_[peer]) * net::Handle::kBytes) {
       return Status(ErrorCode::kInvalidArgument,

@@ -8,6 +8,7 @@
 // handles, once, and the news of a rank that is gone: every rank's call ends with its name.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -21,6 +22,12 @@
 #include "topology/layout.hpp"
 
 namespace tutti::runners {
+
+/// Of a step of a set-up, which all ranks are in; `timeout_s`: of a call, 0 for none.
+inline double set_up_timeout_s(double timeout_s) {
+  constexpr double kMaxS = 30;
+  return timeout_s > 0 ? std::min(timeout_s, kMaxS) : kMaxS;
+}
 
 class NetCarrier : public Carrier {
  public:

@@ -118,7 +118,7 @@ Result<std::unique_ptr<NetRunner>> NetRunner::create(std::shared_ptr<net::Networ
       const std::vector<std::string> all,
       bootstrap->all_gather(describe(static_cast<int>(network->devices().size()),
                                      options.node.empty() ? host_name() : options.node),
-                            options.timeout_s));
+                            set_up_timeout_s(options.timeout_s)));
   std::vector<int> devices;
   std::vector<std::string> nodes;
   std::vector<std::uint64_t> identities;
@@ -134,7 +134,10 @@ Result<std::unique_ptr<NetRunner>> NetRunner::create(std::shared_ptr<net::Networ
   std::unique_ptr<NetRunner> runner(new NetRunner(
       std::move(network), std::move(bootstrap), options,
       options.layout ? *options.layout : topology::make_layout(identities), std::move(devices)));
-  TUTTI_RETURN_IF_ERROR(runner->carrier_.open());
+  if (const Status opened = runner->carrier_.open(); !opened.ok()) {
+    runner->give_up(opened.message());
+    return opened;
+  }
   return runner;
 }
 
