@@ -22,6 +22,7 @@ Status NetBackend::prepare(const select::Plan& /*plan*/, int /*device*/,
   options.rank = context_.me.rank;
   options.timeout_s = context_.timeout_s;
   options.layout = context_.placement;
+  options.scratch = &context_.process.scratch();
   options.look = [is_aborted = context_.is_aborted] {
     return is_aborted->load(std::memory_order_acquire)
                ? Status(ErrorCode::kLibraryFailed, "the communicator was aborted")

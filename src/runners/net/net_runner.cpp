@@ -151,7 +151,8 @@ NetRunner::NetRunner(std::shared_ptr<net::Network> network,
       carrier_(*network_, *bootstrap_, rank_, layout_, std::move(devices), options.timeout_s,
                options.look),
       scratch_(nullptr, kScratchKeptBytes),
-      runner_(carrier_, rank_, nullptr, scratch_, layout_, options.timeout_s) {}
+      runner_(carrier_, rank_, nullptr, options.scratch != nullptr ? *options.scratch : scratch_,
+              layout_, options.timeout_s) {}
 
 std::string NetRunner::refusal(const std::string& algorithm, const Call& call) const {
   const bool is_of_root = has_pieces_of_root(call.collective, algorithm);

@@ -28,6 +28,7 @@ class NetRunner {
     std::string node;         ///< Equal exactly on the ranks of one node; empty: the host's name.
     double timeout_s = 1800;  ///< A call that is not complete after it is an error; 0: none is.
     std::optional<topology::Layout> layout = {};  ///< In place of what nodes tell.
+    Scratch* scratch = nullptr;                   ///< Outlives the runner; null: one of its own.
     /// Looked at during waits; an error ends the call.
     std::function<Status()> look = {};
   };
