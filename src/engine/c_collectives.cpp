@@ -138,7 +138,12 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
 
 Status tutti_comm::call(const CArguments& arguments, void* stream) {
   CCall prepared;
-  TUTTI_RETURN_IF_ERROR(make_call(arguments, me.rank, me.ranks, &prepared));
+  if (Status made = make_call(arguments, me.rank, me.ranks, &prepared); !made.ok()) {
+    if (stream == TUTTI_BLOCKING) {
+      engine->count_refused_call();
+    }
+    return made;
+  }
   if (prepared.bytes == tutti::Bytes{0}) {
     return {};  // Nothing moves; the same on every rank.
   }

@@ -56,6 +56,8 @@ struct CommContext {
   std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
   /// Of the runners on the GPU, whose calls may stand behind each other on streams.
   std::shared_ptr<runners::StreamCalls> calls = std::make_shared<runners::StreamCalls>();
+  /// Of the C API, by this rank, for an invalid argument that its peers' calls may not have.
+  std::uint32_t refused_calls = 0;
   /// Breaks the communicator on this rank.
   std::function<void(const Status&)> fail{};
 

@@ -242,6 +242,8 @@ class Communicator {
   void abort();
   /// Peers that wait for this rank in shared memory hear of it.
   void fail(const Status& status);
+  /// CommContext::refused_calls.
+  void count_refused_call() { ++context_.refused_calls; }
   /// After a call that was refused on this rank, in which others may be in steps of ours: the next
   /// such steps come when it is known that it was refused on all.
   void refuse(select::Collective collective);

@@ -22,6 +22,7 @@ Status NetBackend::prepare(const select::Plan& /*plan*/, int /*device*/,
   options.rank = context_.me.rank;
   options.timeout_s = context_.timeout_s;
   options.layout = context_.placement;
+  options.scratch = &context_.process.scratch();
   options.look = [is_aborted = context_.is_aborted] {
     return is_aborted->load(std::memory_order_acquire)
                ? Status(ErrorCode::kLibraryFailed, "the communicator was aborted")
@@ -62,6 +63,7 @@ Status NetBackend::run(const Route& route, const runners::Call& call) {
 }
 
 Status NetBackend::carry(const select::SchedulePlan& plan, const runners::Call& call) {
+  runner_->set_refused_calls(context_.refused_calls);
   Status status = runner_->run(plan.algorithm, schedule_parameters(plan), call);
   if (!status.ok()) {
     context_.fail(status);  // No later call may meet the messages of this one.

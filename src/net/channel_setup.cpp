@@ -357,6 +357,8 @@ class ChannelListener : public Listener {
     return std::unique_ptr<Channel>();
   }
 
+  void leave_wait_to_caller() override { has_timeout_ = false; }
+
  private:
   /// A caller whose handshake was answered; its sub-connections are being checked.
   struct Connecting {
@@ -367,7 +369,8 @@ class ChannelListener : public Listener {
 
   Result<std::unique_ptr<Channel>> advance(Connecting& it) {
     auto channel = it.set_up->advance(monotonic_ns());
-    if (channel.ok() && *channel == nullptr && monotonic_ns() - it.begun_ns > options_.timeout_ns) {
+    if (has_timeout_ && channel.ok() && *channel == nullptr &&
+        monotonic_ns() - it.begun_ns > options_.timeout_ns) {
       return Status(ErrorCode::kTimeout, not_finished(it.who));
     }
     return channel;
@@ -394,6 +397,7 @@ class ChannelListener : public Listener {
   ChooseEngines choose_;
   RendezvousListener rendezvous_;
   std::vector<Connecting> set_ups_;
+  bool has_timeout_ = true;
 };
 
 class ChannelConnector : public Connector {
@@ -407,7 +411,8 @@ class ChannelConnector : public Connector {
 
   Result<std::unique_ptr<Channel>> poll() override {
     auto channel = advance();
-    if (channel.ok() && *channel == nullptr && monotonic_ns() - begun_ns_ > options_.timeout_ns) {
+    if (has_timeout_ && channel.ok() && *channel == nullptr &&
+        monotonic_ns() - begun_ns_ > options_.timeout_ns) {
       const std::string who = rendezvous_.peer().who();
       return Status(ErrorCode::kTimeout,
                     set_up_ != nullptr
@@ -416,6 +421,8 @@ class ChannelConnector : public Connector {
     }
     return channel;
   }
+
+  void leave_wait_to_caller() override { has_timeout_ = false; }
 
  private:
   Result<std::unique_ptr<Channel>> advance() {
@@ -445,6 +452,7 @@ class ChannelConnector : public Connector {
   RendezvousConnector rendezvous_;
   std::vector<Engine*> engines_;   ///< Once connected.
   std::unique_ptr<SetUp> set_up_;  ///< After both handshakes.
+  bool has_timeout_ = true;
 };
 
 }  // namespace

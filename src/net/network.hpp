@@ -87,6 +87,8 @@ class Listener {
   /// Null: nobody has come yet. Never blocks. Errors: the peer does not fit (another version, wire
   /// or key), and what differs.
   virtual Result<std::unique_ptr<Channel>> accept() = 0;
+  /// A peer whose set-up of a channel takes longer than TUTTI_NET_TIMEOUT is no error from here on.
+  virtual void leave_wait_to_caller() {}
 };
 
 class Connector {
@@ -94,6 +96,8 @@ class Connector {
   virtual ~Connector() = default;
   /// Null: not yet. Never blocks. Errors: as accept(), and nobody there.
   virtual Result<std::unique_ptr<Channel>> poll() = 0;
+  /// As a listener's; also of a peer that has not answered.
+  virtual void leave_wait_to_caller() {}
 };
 
 /// How a Network is to be.

@@ -72,7 +72,8 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
 }
 
 bool may_stage(const Shape& shape, const CommFacts& facts) {
-  return !facts.has_mpi && shape.memory == Memory::kDevice && shape.order == Order::kBlocking;
+  return !facts.has_mpi && shape.memory == Memory::kDevice && shape.order == Order::kBlocking &&
+         shape.collective != Collective::kBarrier;
 }
 
 }  // namespace tutti::select

@@ -135,10 +135,13 @@ class Engine:
         self.host = self._make_communicator("host", bindings.MEMORY_HOST)
         plan = self.functions.plan(self.host, PROBE)
         if (plan.get("plan") or "").startswith(NET):
-            # Whether every host can reach every other one is known once it was tried.
+            # Its messages show whether a network lets any through, for some pairs of ranks.
             status = self.functions.barrier(self.host, bindings.BLOCKING)
             if status:
-                self.fail("the first barrier", self.host, status)
+                try:
+                    self.fail("the first barrier", self.host, status)
+                finally:
+                    self._destroy()  # No group will.
             plan = self.functions.plan(self.host, PROBE)
         if plan.get("plan") is None:
             self.host_refusal = f"collectives on host tensors: {_first_reason(plan)}"

@@ -223,7 +223,7 @@ class RootRank : public Member {
         break;
       }
       if (has_passed(deadline)) {
-        fail(ranks_text(late) + " did not come to an exchange within " + in_seconds(timeout_s));
+        fail("not in the exchange yet after " + in_seconds(timeout_s) + ": " + ranks_text(late));
         break;
       }
       (void)poll(polled.data(), polled.size(), left_ms(deadline));

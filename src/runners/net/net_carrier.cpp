@@ -32,8 +32,12 @@ Status abandoned() {
   return Status(ErrorCode::kTimeout, "net: an earlier call of this job has failed");
 }
 
-/// Of an introduction; no program has so many messages.
+/// Of an introduction; no collective has the number that it names.
 constexpr transport::Tag kIntroductionTag = 0xFFFFFFFF;
+/// Of a message: its number in the program, above that the collective and the call's number, low
+/// bits of all. Far more than the messages that are open, and the calls that can overlap.
+constexpr unsigned kMessageBits = 20;
+constexpr unsigned kCollectiveBits = 5;
 
 }  // namespace
 
@@ -55,10 +59,11 @@ Status NetCarrier::open() {
   std::string handles;
   for (int device = 0; device < devices_[topology::Layout::index(rank_)]; ++device) {
     TUTTI_ASSIGN_OR_RETURN(listeners_.emplace_back(), network_.listen(device));
+    listeners_.back()->leave_wait_to_caller();
     handles.append(reinterpret_cast<const char*>(listeners_.back()->handle().bytes.data()),
                    net::Handle::kBytes);
   }
-  TUTTI_ASSIGN_OR_RETURN(handles_, bootstrap_.all_gather(handles, timeout_s_));
+  TUTTI_ASSIGN_OR_RETURN(handles_, bootstrap_.all_gather(handles, set_up_timeout_s(timeout_s_)));
   for (std::size_t peer = 0; peer < handles_.size(); ++peer) {
     if (handles_[peer].size() != static_cast<std::size_t>(devices_[peer]) * net::Handle::kBytes) {
       return Status(ErrorCode::kInvalidArgument,
@@ -122,8 +127,8 @@ std::vector<NetCarrier::Missing> NetCarrier::missing_for(const schedule::Program
   return missing;
 }
 
-/// A peer that does not answer is noticed by who connects to it, after TUTTI_NET_TIMEOUT, and by
-/// all others as news. Of one that never connects nobody but the receiver knows.
+/// A rank that is not in a call that connects to it answers nobody: it is late, and the call's own
+/// time bounds the wait. One that is gone is news.
 Status NetCarrier::connect(std::vector<Missing>& missing) {
   const auto start = Clock::now();
   while (true) {
@@ -176,6 +181,7 @@ Status NetCarrier::advance_sender(Missing* one) {
                 net::Handle::kBytes);
     TUTTI_ASSIGN_OR_RETURN(one->connector,
                            network_.connect(one->ends.sender_device, handle, net::kDefaultClass));
+    one->connector->leave_wait_to_caller();
   }
   if (one->channel == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(one->channel, one->connector->poll());
@@ -196,35 +202,38 @@ Status NetCarrier::advance_sender(Missing* one) {
   return {};
 }
 
+/// A set-up that fails because the peer ends it, or is never heard again, is no verdict here: its
+/// sender has its own, which is news, and whom this rank waits for is known to connect().
 Status NetCarrier::welcome_guests() {
   for (const auto& listener : listeners_) {
-    TUTTI_ASSIGN_OR_RETURN(auto channel, listener->accept());
-    if (channel == nullptr) {
+    auto channel = listener->accept();
+    if (!channel.ok() && channel.status().code() != ErrorCode::kTimeout) {
+      return channel.status();
+    }
+    if (!channel.ok() || *channel == nullptr) {
       continue;
     }
-    Guest& guest = guests_.emplace_back();
-    guest.channel = std::move(channel);
+    Guest guest;
+    guest.channel = std::move(*channel);
     transport::ReceivePart part;
     part.tag = kIntroductionTag;
     part.data = reinterpret_cast<std::byte*>(guest.introduction.get());
     part.capacity_bytes = sizeof(Introduction);
-    TUTTI_ASSIGN_OR_RETURN(guest.request, guest.channel->receive({&part, 1}));
-  }
-  for (Guest& guest : guests_) {
-    net::Completion completion;
-    if (guest.request != nullptr && net::test(guest.request, &completion)) {
-      guest.request = nullptr;
-      TUTTI_RETURN_IF_ERROR(completion.status.ok() ? Status()
-                                                   : guest_failed(guest, completion.status));
+    const auto request = guest.channel->receive({&part, 1});
+    if (request.ok()) {
+      guest.request = *request;
+      guests_.push_back(std::move(guest));
     }
   }
+  std::erase_if(guests_, [](Guest& guest) {
+    net::Completion completion;
+    if (guest.request == nullptr || !net::test(guest.request, &completion)) {
+      return false;
+    }
+    guest.request = nullptr;
+    return !completion.status.ok();
+  });
   return {};
-}
-
-/// Whose rank is not known here: the bootstrap may know who has gone.
-Status NetCarrier::guest_failed(const Guest& guest, const Status& why) {
-  TUTTI_RETURN_IF_ERROR(bootstrap_.news(kNewsWaitS));
-  return Status(why.code(), guest.channel->peer() + ": " + why.message());
 }
 
 Status NetCarrier::look_around() {
@@ -232,7 +241,11 @@ Status NetCarrier::look_around() {
   return look_ ? look_() : Status();
 }
 
-void NetCarrier::start(select::Collective /*collective*/) {
+void NetCarrier::start(select::Collective collective) {
+  ++runs_;
+  stamp_ = (((runs_ + refused_calls_) << kCollectiveBits) | static_cast<std::uint32_t>(collective))
+           << kMessageBits;
+  collective_ = collective;
   for (Flow& flow : flows_) {
     flow.first = 0;
     flow.is_complete.clear();
@@ -265,12 +278,13 @@ Status NetCarrier::add(bool sends, int peer, Message message) {
 Status NetCarrier::hand_over(Flow& flow) {
   while (!flow.waiting.empty() && flow.waiting.front().tag / flow.rails < flow.first + kWindow) {
     Message& message = flow.waiting.front();
+    const transport::Tag tag = stamp_ | (message.tag & ((1U << kMessageBits) - 1));
     Result<net::Request*> request = nullptr;
     if (flow.sends) {
-      request = flow.channel->send(message.tag, message.data, message.bytes);
+      request = flow.channel->send(tag, message.data, message.bytes);
     } else {
       transport::ReceivePart part;
-      part.tag = message.tag;
+      part.tag = tag;
       part.data = message.data;
       part.capacity_bytes = message.bytes;
       request = flow.channel->receive({&part, 1});
@@ -396,8 +410,20 @@ Status NetCarrier::failed(int peer, const Status& why) {
 Status NetCarrier::late(const Status& why) {
   TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
   // A rank knows whom it waits for, who may wait for another: all that are in the call come.
-  const auto present = bootstrap_.all_gather("", kRollCallS);
-  return present.ok() ? why : Status(why.code(), why.message() + "; " + present.status().message());
+  const std::string mine =
+      "call " + std::to_string(runs_ + refused_calls_) + " (" + to_string(collective_) + ")";
+  const auto calls = bootstrap_.all_gather(mine, kRollCallS);
+  if (!calls.ok()) {
+    return Status(why.code(), why.message() + "; " + calls.status().message());
+  }
+  for (std::size_t rank = 0; rank < calls->size(); ++rank) {
+    if ((*calls)[rank] != mine) {
+      return Status(why.code(), why.message() + "; rank " + std::to_string(rank_) + " is in " +
+                                    mine + ", rank " + std::to_string(rank) + " in " +
+                                    (*calls)[rank] + "; do all ranks make the same calls?");
+    }
+  }
+  return why;
 }
 
 bool NetCarrier::abandon() {

@@ -8,6 +8,7 @@
 // handles, once, and the news of a rank that is gone: every rank's call ends with its name.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -21,6 +22,12 @@
 #include "topology/layout.hpp"
 
 namespace tutti::runners {
+
+/// Of a step of a set-up, which all ranks are in; `timeout_s`: of a call, 0 for none.
+inline double set_up_timeout_s(double timeout_s) {
+  constexpr double kMaxS = 30;
+  return timeout_s > 0 ? std::min(timeout_s, kMaxS) : kMaxS;
+}
 
 class NetCarrier : public Carrier {
  public:
@@ -40,6 +47,9 @@ class NetCarrier : public Carrier {
   Status reduce_local(const void* in, void* inout, std::uint64_t count, const Call& call) override;
   /// Asks which ranks are in the call.
   Status late(const Status& why) override;
+  /// Of this rank's so far: with them, it counts calls as its peers do, and a message of one call
+  /// is never taken for one of another.
+  void set_refused_calls(std::uint32_t calls) { refused_calls_ = calls; }
   /// The other ranks do not hear of it here.
   bool abandon() override;
 
@@ -98,7 +108,6 @@ class NetCarrier : public Carrier {
   Status advance(Missing* one);
   Status advance_sender(Missing* one);
   Status welcome_guests();
-  Status guest_failed(const Guest& guest, const Status& why);
   /// What ends a wait: news of a rank, or the caller's look.
   Status look_around();
   Status add(bool sends, int peer, Message message);
@@ -120,6 +129,10 @@ class NetCarrier : public Carrier {
   std::vector<std::string> handles_;                       ///< By rank: of its listeners.
   std::vector<Guest> guests_;
   bool is_abandoned_ = false;
+  std::uint32_t runs_ = 0;
+  std::uint32_t refused_calls_ = 0;
+  select::Collective collective_ = select::Collective::kBarrier;
+  transport::Tag stamp_ = 0;  ///< Of the call, in the tags of its messages.
   std::vector<Flow> flows_;
   std::vector<std::vector<std::uint32_t>> to_;    ///< By peer and rail: into flows_.
   std::vector<std::vector<std::uint32_t>> from_;  ///< Same.

@@ -118,7 +118,7 @@ Result<std::unique_ptr<NetRunner>> NetRunner::create(std::shared_ptr<net::Networ
       const std::vector<std::string> all,
       bootstrap->all_gather(describe(static_cast<int>(network->devices().size()),
                                      options.node.empty() ? host_name() : options.node),
-                            options.timeout_s));
+                            set_up_timeout_s(options.timeout_s)));
   std::vector<int> devices;
   std::vector<std::string> nodes;
   std::vector<std::uint64_t> identities;
@@ -141,7 +141,10 @@ Result<std::unique_ptr<NetRunner>> NetRunner::create(std::shared_ptr<net::Networ
   }
   std::unique_ptr<NetRunner> runner(new NetRunner(std::move(network), std::move(bootstrap), options,
                                                   std::move(layout), std::move(devices)));
-  TUTTI_RETURN_IF_ERROR(runner->carrier_.open());
+  if (const Status opened = runner->carrier_.open(); !opened.ok()) {
+    runner->give_up(opened.message());
+    return opened;
+  }
   return runner;
 }
 
@@ -155,7 +158,8 @@ NetRunner::NetRunner(std::shared_ptr<net::Network> network,
       carrier_(*network_, *bootstrap_, rank_, layout_, std::move(devices), options.timeout_s,
                options.look),
       scratch_(nullptr, kScratchKeptBytes),
-      runner_(carrier_, rank_, nullptr, scratch_, layout_, options.timeout_s) {}
+      runner_(carrier_, rank_, nullptr, options.scratch != nullptr ? *options.scratch : scratch_,
+              layout_, options.timeout_s) {}
 
 std::string NetRunner::refusal(const std::string& algorithm, const Call& call) const {
   const bool is_of_root = has_pieces_of_root(call.collective, algorithm);

@@ -28,6 +28,7 @@ class NetRunner {
     std::string node;         ///< Equal exactly on the ranks of one node; empty: the host's name.
     double timeout_s = 1800;  ///< A call that is not complete after it is an error; 0: none is.
     std::optional<topology::Layout> layout = {};  ///< In place of what nodes tell.
+    Scratch* scratch = nullptr;                   ///< Outlives the runner; null: one of its own.
     /// Looked at during waits; an error ends the call.
     std::function<Status()> look = {};
   };
@@ -49,6 +50,8 @@ class NetRunner {
   /// call is the caller's again.
   Status run(const std::string& algorithm, const schedule::Parameters& parameters,
              const Call& call);
+  /// Calls that this rank alone may have refused, before the next run(): they count as its calls.
+  void set_refused_calls(std::uint32_t calls) { carrier_.set_refused_calls(calls); }
   /// No call of this rank follows: those of the others end with the reason.
   void give_up(const std::string& why);
 

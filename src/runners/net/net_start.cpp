@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,16 +16,19 @@
 namespace tutti::runners {
 namespace {
 
-/// For all ranks to connect to rank 0: all of them are in the call.
-constexpr double kJoinSMax = 30;
-
 /// What a rank has to say after a step; fixed size, host byte order (one kind of node per job).
 struct Report {
-  std::int32_t is_ok = 1;
+  ErrorCode code = ErrorCode::kOk;
   char reason[240] = {};
   char address[80] = {};  ///< Of rank 0's bootstrap, with its key.
   char key[33] = {};
 };
+
+/// Of what another rank has met.
+bool is_consequence(const Report& report) {
+  return report.code == ErrorCode::kTimeout ||
+         std::string_view(report.reason).find("has left") != std::string_view::npos;
+}
 
 template <std::size_t N>
 void put_text(char (&field)[N], const std::string& text) {
@@ -74,10 +78,7 @@ class Start {
       : bootstrap_(bootstrap), options_(options) {
     of_tcp_.rank = options.rank;
     of_tcp_.ranks = options.layout->ranks();
-    of_tcp_.timeout_s = kJoinSMax;
-    if (options.timeout_s > 0) {
-      of_tcp_.timeout_s = std::min(options.timeout_s, kJoinSMax);
-    }
+    of_tcp_.timeout_s = set_up_timeout_s(options.timeout_s);
   }
 
   Result<std::unique_ptr<NetRunner>> run(std::string* refusal) {
@@ -93,8 +94,11 @@ class Start {
       return std::unique_ptr<NetRunner>();
     }
     std::unique_ptr<NetRunner> runner;
-    TUTTI_RETURN_IF_ERROR(exchange(make(&runner), &report, refusal));
-    return refusal->empty() ? std::move(runner) : nullptr;
+    if (const Status made = make(&runner); !made.ok()) {
+      *refusal = "rank " + std::to_string(options_.rank) + ": " + made.message();
+      runner.reset();
+    }
+    return runner;
   }
 
  private:
@@ -117,27 +121,33 @@ class Start {
     return tcp_->join();
   }
 
-  /// A barrier sends messages over each rail: a network that lets none through is found here.
+  /// A barrier sends messages over each rail: a network that lets none through is found here. The
+  /// verdict is taken where a rank that has failed or died is noticed.
   Status make(std::unique_ptr<NetRunner>* runner) {
     TUTTI_ASSIGN_OR_RETURN(*runner,
                            NetRunner::create(std::move(network_), std::move(tcp_), options_));
     Call barrier;
     barrier.collective = select::Collective::kBarrier;
-    return (*runner)->run("dissemination", {}, barrier);
+    TUTTI_RETURN_IF_ERROR((*runner)->run("dissemination", {}, barrier));
+    return (*runner)->bootstrap().all_gather("", of_tcp_.timeout_s).status();
   }
 
-  /// `first`: rank 0's report. `refusal`: of the first rank that has one.
+  /// `first`: rank 0's report. `refusal`: of the first rank whose reason is no consequence of
+  /// another's, else of the first that has one.
   Status exchange(const Status& mine, Report* first, std::string* refusal) {
     Report report;
-    report.is_ok = mine.ok() ? 1 : 0;
+    report.code = mine.code();
     put_text(report.reason, mine.message());
     put_text(report.address, of_tcp_.address);
     put_text(report.key, of_tcp_.key);
     std::vector<Report> all(static_cast<std::size_t>(of_tcp_.ranks));
     TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&report, all.data(), sizeof(report)));
     *first = all[0];
-    const auto failed =
-        std::find_if(all.begin(), all.end(), [](const Report& one) { return one.is_ok == 0; });
+    const auto fails = [](const Report& one) { return one.code != ErrorCode::kOk; };
+    auto failed = std::find_if(all.begin(), all.end(), [&](const Report& one) {
+      return fails(one) && !is_consequence(one);
+    });
+    failed = failed != all.end() ? failed : std::find_if(all.begin(), all.end(), fails);
     if (failed != all.end()) {
       *refusal = "rank " + std::to_string(failed - all.begin()) + ": " + failed->reason;
     }

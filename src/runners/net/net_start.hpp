@@ -13,8 +13,8 @@
 
 namespace tutti::runners {
 
-/// Collective. `options.layout` is set. Null: `refusal` says why, the same on all ranks. Errors:
-/// the bootstrap failed, and nothing was agreed.
+/// Collective. `options.layout` is set. Null, on all ranks: `refusal` says why, as this
+/// rank knows it. Errors: the caller's bootstrap failed, and nothing was agreed.
 Result<std::unique_ptr<NetRunner>> start_net_runner(Bootstrap& bootstrap,
                                                     const NetRunner::Options& options,
                                                     std::string* refusal);

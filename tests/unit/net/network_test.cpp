@@ -1529,6 +1529,37 @@ TEST(Network, WhoCannotBeReachedIsNamed) {
             "net: " + odd.who() + " has not answered for TUTTI_NET_TIMEOUT seconds");
 }
 
+/// The listener is away before it has answered, and again while the channel is made.
+TEST(Network, APeerMayBeLateWhereTheCallerBoundsTheWait) {
+  const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "0.3");
+  const auto network = make_network();
+  auto listener = network->listen(0);
+  ASSERT_TRUE(listener.ok());
+  auto connector = network->connect(0, (*listener)->handle(), kDefaultClass);
+  ASSERT_TRUE(connector.ok());
+  (*listener)->leave_wait_to_caller();
+  (*connector)->leave_wait_to_caller();
+  std::unique_ptr<Channel> sends, receives;
+  for (int accepts = 0; accepts < 4; ++accepts) {
+    for (const auto end = Clock::now() + std::chrono::milliseconds(500); Clock::now() < end;) {
+      if (sends == nullptr) {
+        auto channel = (*connector)->poll();
+        ASSERT_TRUE(channel.ok()) << channel.status().message();
+        sends = std::move(*channel);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (receives == nullptr) {
+      auto channel = (*listener)->accept();
+      ASSERT_TRUE(channel.ok()) << channel.status().message();
+      receives = std::move(*channel);
+      EXPECT_TRUE(accepts > 0 || receives == nullptr);
+    }
+  }
+  EXPECT_NE(sends, nullptr);
+  EXPECT_NE(receives, nullptr);
+}
+
 TEST(Network, AnAnswerOfAnotherKeyIsNamed) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");

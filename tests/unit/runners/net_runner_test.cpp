@@ -15,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/collective_cases.hpp"
@@ -297,6 +298,27 @@ TEST(NetRunner, ARankThatFallsSilentIsAnErrorAfterTheNetworksTimeout) {
   EXPECT_EQ(answers, (std::vector<std::string>{"", "", "died of signal 9"}));
 }
 
+/// It answers no channel until it is in the call.
+TEST(NetRunner, ARankMayBeLateForLongerThanTheNetworksTimeout) {
+  setenv("TUTTI_NET_TIMEOUT", "1", 1);
+  const auto answers = test::in_ranks(3, [](int rank, test::Shared& shared) -> std::string {
+    auto runner = join(rank, shared);
+    CHILD_OK(runner.status());
+    // The last time all channels are there.
+    for (const int late : {2, 0, 2}) {
+      if (rank == late) {
+        std::this_thread::sleep_for(std::chrono::seconds(3));
+      }
+      CollectiveCase test(select::Collective::kAllreduce, rank, 3, 0, 8, false, false);
+      CHILD_OK((*runner)->run(late == 2 ? "ring" : "recursive-doubling", {}, test.call));
+      CHILD_EXPECT(test.wrong() == 0, "wrong elements");
+    }
+    return meet_again(**runner);
+  });
+  unsetenv("TUTTI_NET_TIMEOUT");
+  EXPECT_EQ(answers, test::all_well(3));
+}
+
 TEST(NetRunner, ARankThatDoesNotComeIsAnErrorAfterTheTimeout) {
   const auto answers = test::in_ranks(3, [](int rank, test::Shared& shared) -> std::string {
     auto runner = join(rank, shared, 0.5);
@@ -328,8 +350,9 @@ TEST(NetRunner, TheLateRankIsNamedAndNotOneThatWaitsForIt) {
     }
     const Status status = (*runner)->run("recursive-doubling", {}, test.call);
     CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
-    CHILD_EXPECT(status.message().find("rank 3 did not come") != std::string::npos,
-                 status.message());
+    CHILD_EXPECT(
+        status.message().find("not in the exchange yet after 1 s: rank 3") != std::string::npos,
+        status.message());
     return "";
   });
   EXPECT_EQ(answers, test::all_well(4));
@@ -356,6 +379,22 @@ TEST(NetRunner, ARankThatMakesNoChannelIsAnErrorAfterTheTimeout) {
         return "";
       },
       std::chrono::seconds(20));
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
+TEST(NetRunner, AnotherCallOfTheSameMessagesIsNotTakenForIt) {
+  const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
+    auto runner = join(rank, shared, 1);
+    CHILD_OK(runner.status());
+    const auto collective =
+        rank == 0 ? select::Collective::kAllgather : select::Collective::kAlltoall;
+    CollectiveCase test(collective, rank, 2, 0, 8, false, false);
+    const Status status = (*runner)->run("linear", {}, test.call);
+    CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
+    CHILD_EXPECT(status.message().find("; do all ranks make the same calls?") != std::string::npos,
+                 status.message());
+    return "";
+  });
   EXPECT_EQ(answers, test::all_well(2));
 }
 

@@ -319,7 +319,7 @@ TEST(TcpBootstrap, WhoSendsWithoutEndDelaysNobody) {
     const Status joined = host.join();
     CHILD_OK(joined);
     const Status status = host.all_gather("", 0.5).status();
-    CHILD_EXPECT(status.message() == "bootstrap: rank 1 did not come to an exchange within 0.5 s",
+    CHILD_EXPECT(status.message() == "bootstrap: not in the exchange yet after 0.5 s: rank 1",
                  status.message());
     return "";
   };
@@ -434,7 +434,7 @@ TEST(TcpBootstrap, WhatRankZeroAnsweredBeforeBadNewsCounts) {
 TEST(TcpBootstrap, WhoDoesNotComeToAnExchangeIsNamed) {
   run(3, [](int rank, TcpBootstrap& bootstrap) {
     const Status status = rank == 1 ? bootstrap.news(20) : bootstrap.all_gather("", 0.2).status();
-    EXPECT_EQ(status.message(), "bootstrap: rank 1 did not come to an exchange within 0.2 s");
+    EXPECT_EQ(status.message(), "bootstrap: not in the exchange yet after 0.2 s: rank 1");
   });
 }
 
