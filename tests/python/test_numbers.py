@@ -176,11 +176,23 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             ],
         ),
         (
-            "it was # or more up to 64 KiB and # or more beyond, where links are the limit",
+            "it was # or more up to 64 KiB and # or more beyond. With",
             "torch-lab-4-hosts.json",
             lambda v: [
                 min(row["ratio"][1] for row in v.rows if (row["bytes"] >= MIB) == is_large)
                 for is_large in (False, True)
+            ],
+        ),
+        (
+            "it was from 64 KiB on # or more, of all_to_all # to #",
+            "torch-lab-4x4.json",
+            lambda v: [
+                take(
+                    row["ratio"][1]
+                    for row in v.rows
+                    if row["bytes"] >= 2**16 and (row["collective"] == "all_to_all") == is_exchange
+                )
+                for take, is_exchange in ((min, False), (min, True), (max, True))
             ],
         ),
     ],
