@@ -32,7 +32,7 @@ extern "C" {
 /** What a function returns; tutti_error_string() has the words. No exception leaves the library. */
 typedef enum tutti_status TUTTI_ANY_NUMBER {
   TUTTI_OK = 0,
-  TUTTI_ERROR_INVALID_ARGUMENT = 1, /**< Can never work; the communicator is as it was. */
+  TUTTI_ERROR_INVALID_ARGUMENT = 1, /**< Can never work. By one rank alone: docs/c-api.md. */
   TUTTI_ERROR_INVALID_CONFIG = 2,   /**< A TUTTI_* variable or a file; or ranks differ in them. */
   TUTTI_ERROR_UNSUPPORTED = 3,      /**< Right, but nothing here carries it. */
   TUTTI_ERROR_UNAVAILABLE = 4,      /**< A library or a device is missing. */
