@@ -17,7 +17,8 @@ Result<GraphOrder::SharedEvent> GraphOrder::make_event(device::Api& api, int dev
 
 GraphOrder::~GraphOrder() {
   if (graphs_->load() != 0) {
-    static_cast<void>(new SharedEvent(order_));  // A graph that is still there names it.
+    // A graph that is still there names it.
+    [[maybe_unused]] const auto* const kept = std::make_unique<SharedEvent>(order_).release();
   }
 }
 
@@ -50,7 +51,7 @@ Status GraphOrder::begin_graph(device::Stream stream) {
     --*graphs_;
     return status;
   }
-  static_cast<void>(held.release());
+  [[maybe_unused]] const auto* const kept = held.release();
   return api_->wait_at_launch(stream, order_.get());
 }
 
