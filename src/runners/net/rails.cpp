@@ -25,6 +25,12 @@ std::vector<RailEnds> rails_between(const topology::Layout& layout, const std::v
        rail += width(wider)) {
     rails.push_back({rail % both, rail % both});
   }
+  // A rank's first messages to several nodes, as in an alltoall, begin with rails of their own.
+  const int nodes = layout.nodes();
+  const int hops =
+      (layout.node_of[index(receiver)] - layout.node_of[index(sender)] + nodes) % nodes;
+  std::rotate(rails.begin(), rails.begin() + (hops - 1) % static_cast<int>(rails.size()),
+              rails.end());
   return rails;
 }
 

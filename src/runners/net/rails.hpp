@@ -4,7 +4,8 @@
 // Which network devices the messages from one rank to another take. Between nodes local rank l is
 // on rail l (modulo the devices), at both ends, so that each ring of Parallel Rings has a rail of
 // its own; where nodes differ, the one with more ranks says. With more devices than ranks a rank
-// has several rails and its messages take them in turn. Within a node each end has its own device.
+// has several rails and its messages take them in turn, to the next node from the first rail on, to
+// the one after it from the second. Within a node each end has its own device.
 #pragma once
 
 #include <vector>

@@ -35,6 +35,20 @@ TEST(Rails, MoreDevicesThanRanksAreSharedOut) {
   EXPECT_EQ(rails_between(layout, all_have(4, 3), 1, 3), (Rails{{1, 1}}));
 }
 
+TEST(Rails, MessagesToSeveralNodesBeginWithRailsOfTheirOwn) {
+  const topology::Layout layout = topology::regular_layout(4, 1);
+  for (int sender = 0; sender < 4; ++sender) {
+    for (int hops = 1; hops < 4; ++hops) {
+      const Rails rails = rails_between(layout, all_have(4, 4), sender, (sender + hops) % 4);
+      ASSERT_EQ(rails.size(), 4U);
+      for (int message = 0; message < 4; ++message) {
+        const int rail = (message + hops - 1) % 4;
+        EXPECT_EQ(rails[static_cast<std::size_t>(message)], (RailEnds{rail, rail}));
+      }
+    }
+  }
+}
+
 TEST(Rails, TheNodeWithMoreRanksSays) {
   // Node 0 has ranks 0 and 1, node 1 ranks 2 to 5: rank 1 is in the rings of local ranks 1 and 3.
   const topology::Layout layout = topology::make_layout({0, 0, 1, 1, 1, 1});
