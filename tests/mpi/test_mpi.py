@@ -68,6 +68,7 @@ SCHEDULES = [
     },
     {
         "allgather": "schedule:recursive-doubling",
+        "reduce": "schedule:chain",
         "allgatherv": "schedule:ring",
         "reduce_scatter_block": "schedule:ring",
         "allreduce": "schedule:recursive-doubling",

@@ -104,7 +104,7 @@ def check_exported(path: Path) -> None:
     if path.name.startswith("libtutti-mpi"):
         allowed, example = MPI, "MPI_Allreduce"
     elif path.name == HOST_DEVICE:
-        allowed, example = re.compile(r"tutti_host_device_[a-z]+"), "tutti_host_device_open"
+        allowed, example = re.compile(r"tutti_host_device_[a-z_]+"), "tutti_host_device_open"
     else:
         assert not [name for name in names if "host_device" in name]
     odd = [name for name in names if not allowed.fullmatch(name)]
