@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import re
 import socket
 import subprocess
@@ -45,11 +47,18 @@ class Ended:
     output: str
 
 
+def free_port() -> int:
+    """Below those that the system gives to connections, one of which may come before the job."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("0.0.0.0", port))
+            return port
+
+
 def run(python: str, case: str, ranks: int, limit_s: float = LIMIT_S, **more: str) -> list[Ended]:
     """Runs the ranks of a job; none outlives this call."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
     library = paths.find(paths.LIBRARY)
     assert library is not None
