@@ -202,8 +202,8 @@ Status NetCarrier::advance_sender(Missing* one) {
   return {};
 }
 
-/// A set-up that fails because the peer ends it, or is never heard again, is no verdict here: its
-/// sender has its own, which is news, and whom this rank waits for is known to connect().
+/// A set-up that fails because the peer ends it or is silent is no error of this rank's call: the
+/// sender reports its own error to all ranks, and connect() bounds the waits of this rank.
 Status NetCarrier::welcome_guests() {
   for (const auto& listener : listeners_) {
     auto channel = listener->accept();
@@ -409,7 +409,7 @@ Status NetCarrier::failed(int peer, const Status& why) {
 
 Status NetCarrier::late(const Status& why) {
   TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
-  // A rank knows whom it waits for, who may wait for another: all that are in the call come.
+  // The rank that this one waits for may itself wait for another: ask all that are in the call.
   const std::string mine =
       "call " + std::to_string(runs_ + refused_calls_) + " (" + to_string(collective_) + ")";
   const auto calls = bootstrap_.all_gather(mine, kRollCallS);
