@@ -437,8 +437,18 @@ Status StreamCalls::status(bool wait) {
 }
 
 Status StreamCalls::wait_for_graphs() {
+  const auto start = Clock::now();
   while (!graphs_.is_over()) {
     TUTTI_RETURN_IF_ERROR(are_over(0).status());
+    {
+      const std::lock_guard lock(mutex_);
+      if (const Status late = timed_out(Carrier::kKernels, Clock::now() - start,
+                                        "the launch of a graph is not finished");
+          !late.ok()) {
+        fail(late);
+        return failure_;
+      }
+    }
     for (const Member& member : members_) {
       if (member.progress != nullptr) {
         member.progress();

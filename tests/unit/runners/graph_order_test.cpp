@@ -239,6 +239,36 @@ TEST(GraphOrder, a_peer_that_fails__ends_a_launch_that_waits_for_it) {
   rank.synchronize();
 }
 
+/// The application's own work holds the launch, which no kernel of ours can say.
+TEST(GraphOrder, a_launch_that_does_not_begin__bounds_the_wait_of_a_blocking_call) {
+  if (test_device() != "host") {
+    GTEST_SKIP() << "work that waits for the test is the host device's alone";
+  }
+  DirectWorld world(2, /*timeout_s=*/1);
+  ASSERT_TRUE(world.ready());
+  Rank rank(world, 0);
+  Graph::begin(rank.streams[0]);
+  Rank::expect(rank.runner().capture(rank.sum(0), rank.streams[0]));
+  const Graph graph(rank.streams[0]);
+  std::atomic<bool> may_end = false;
+  tutti_host_device_enqueue(
+      rank.streams[0],
+      [](void* flag) {
+        while (!*static_cast<std::atomic<bool>*>(flag)) {
+          std::this_thread::sleep_for(1ms);
+        }
+      },
+      &may_end);
+  graph.launch(rank.streams[0]);
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = rank.runner().run(runners::Scope::kWhole, rank.sum(1));
+  EXPECT_EQ(status.code(), ErrorCode::kTimeout);
+  EXPECT_NE(status.message().find("the launch of a graph"), std::string::npos) << status.message();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  may_end = true;
+  rank.synchronize();
+}
+
 /// What a launch would use stays until the graph is gone, and a launch does nothing.
 TEST(GraphOrder, a_graph_that_outlives_its_communicator__does_nothing) {
   auto world = std::make_unique<DirectWorld>(2);
