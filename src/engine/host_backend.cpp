@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/host_backend.hpp"
 
-#include <optional>
 #include <utility>
 
 #include "base/log.hpp"
-#include "runners/staged_call.hpp"
 
 namespace tutti::engine {
 
@@ -109,23 +107,14 @@ Status HostBackend::agree(std::string* refusal) {
 }
 
 Status HostBackend::run(const Route& route, const runners::Call& call) {
-  const bool move_send = call.send_memory.kind == device::MemoryKind::kDevice;
-  const bool move_recv = call.recv_memory.kind == device::MemoryKind::kDevice;
-  if (!move_send && !move_recv) {
-    return runner_->run(runners::Scope::kWhole, call);
+  const auto carry = [this](const runners::Call& moved) {
+    return runner_->run(runners::Scope::kWhole, moved);
+  };
+  if (!runners::is_on_device(call)) {
+    return carry(call);
   }
-  std::optional<device::RelaxedCapture> relaxed;
-  relax_for(route, call, &relaxed);
-  runners::StagedCall staged;
-  Status moved = staged.move_in(call, {.rank = context_.me.rank, .ranks = context_.me.ranks},
-                                {.move_send = move_send, .move_recv = move_recv},
-                                context_.process.device(), context_.process.scratch());
-  if (!moved.ok()) {
-    runner_->give_up(moved);  // The other ranks are in the call.
-    return moved;
-  }
-  TUTTI_RETURN_IF_ERROR(runner_->run(runners::Scope::kWhole, staged.call()));
-  return staged.move_out();
+  return run_through_host(route, call, carry,
+                          [this](const Status& status) { runner_->give_up(status); });
 }
 
 void HostBackend::fail(const Status& status) {

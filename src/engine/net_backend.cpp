@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/net_backend.hpp"
 
-#include <optional>
 #include <utility>
 
 #include "base/log.hpp"
-#include "runners/staged_call.hpp"
 
 namespace tutti::engine {
 
@@ -43,23 +41,12 @@ Status NetBackend::prepare(const select::Plan& /*plan*/, int /*device*/,
 
 Status NetBackend::run(const Route& route, const runners::Call& call) {
   const auto& plan = std::get<select::SchedulePlan>(route.plan);
-  const bool move_send = call.send_memory.kind == device::MemoryKind::kDevice;
-  const bool move_recv = call.recv_memory.kind == device::MemoryKind::kDevice;
-  if (!move_send && !move_recv) {
+  if (!runners::is_on_device(call)) {
     return carry(plan, call);
   }
-  std::optional<device::RelaxedCapture> relaxed;
-  relax_for(route, call, &relaxed);
-  runners::StagedCall staged;
-  Status moved = staged.move_in(call, {.rank = context_.me.rank, .ranks = context_.me.ranks},
-                                {.move_send = move_send, .move_recv = move_recv},
-                                context_.process.device(), context_.process.scratch());
-  if (!moved.ok()) {
-    context_.fail(moved);  // The other ranks are in the call.
-    return moved;
-  }
-  TUTTI_RETURN_IF_ERROR(carry(plan, staged.call()));
-  return staged.move_out();
+  return run_through_host(
+      route, call, [&](const runners::Call& moved) { return carry(plan, moved); },
+      [this](const Status& status) { context_.fail(status); });
 }
 
 Status NetBackend::carry(const select::SchedulePlan& plan, const runners::Call& call) {

@@ -6,6 +6,7 @@
 // runs their calls. Used by one thread at a time, as the communicator is.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -94,6 +95,11 @@ class PlanRunner {
       context_.relax(relaxed);
     }
   }
+
+  /// A call with device buffers, carried on copies in host memory. `give_up`: there can be none.
+  Status run_through_host(const Route& route, const runners::Call& call,
+                          const std::function<Status(const runners::Call&)>& carry,
+                          const std::function<void(const Status&)>& give_up);
 
   CommContext& context_;
 };
