@@ -25,11 +25,7 @@ const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new Environ
 
 /// It has no buffers that could be staged: a job whose device memory is NCCL's needs no transport.
 TEST(CCommOfNodes, barrier__on_device_memory_meets_in_the_bootstrap) {
-  const tutti_options_t options = {.size = sizeof options,
-                                   .plan = nullptr,
-                                   .memory = TUTTI_MEMORY_DEVICE,
-                                   .concurrent = 0,
-                                   .timeout_s = 0};
+  const tutti_options_t options = options_for(TUTTI_MEMORY_DEVICE);
   on_ranks(
       2,
       [](Rank& self) {
@@ -43,11 +39,7 @@ TEST(CCommOfNodes, barrier__on_device_memory_meets_in_the_bootstrap) {
 
 /// Its next call is of the same form, and must not pass for the one that its peers are in.
 TEST(CCommOfNodes, collectives__a_call_that_one_rank_refuses_counts_as_its_call) {
-  const tutti_options_t options = {.size = sizeof options,
-                                   .plan = nullptr,
-                                   .memory = TUTTI_MEMORY_HOST,
-                                   .concurrent = 0,
-                                   .timeout_s = 1};
+  const tutti_options_t options = options_for(TUTTI_MEMORY_HOST, 1);
   on_ranks(
       3,
       [](Rank& self) {

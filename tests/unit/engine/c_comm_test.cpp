@@ -191,11 +191,7 @@ TEST(CComm, create__options_that_differ_in_memory_fail_on_all_ranks) {
 
 TEST(CComm, collectives__a_bootstrap_that_fails_during_a_set_up_breaks_the_communicator) {
   // No agreement goes before the set-up of the kernels, which would call it a refusal.
-  const tutti_options_t options = {.size = sizeof options,
-                                   .plan = nullptr,
-                                   .memory = TUTTI_MEMORY_DEVICE,
-                                   .concurrent = 0,
-                                   .timeout_s = 0};
+  const tutti_options_t options = options_for(TUTTI_MEMORY_DEVICE);
   on_ranks(
       2,
       [](Rank& self) {
@@ -499,11 +495,7 @@ TEST(CComm, plan_json__says_plan_why_and_what_was_refused) {
 }
 
 TEST(CComm, options__memory_that_is_said_is_not_asked_for) {
-  const tutti_options_t options = {.size = sizeof options,
-                                   .plan = nullptr,
-                                   .memory = TUTTI_MEMORY_HOST,
-                                   .concurrent = 0,
-                                   .timeout_s = 0};
+  const tutti_options_t options = options_for(TUTTI_MEMORY_HOST);
   on_ranks(
       2,
       [](Rank& self) {

@@ -62,6 +62,15 @@ struct Rank {
   tutti_comm_t* comm = nullptr;
 };
 
+/// Options that say the memory of most calls, and this time-out in seconds; 0: TUTTI_TIMEOUT's.
+inline tutti_options_t options_for(tutti_memory_t memory, double timeout_s = 0) {
+  return {.size = sizeof(tutti_options_t),
+          .plan = nullptr,
+          .memory = memory,
+          .concurrent = 0,
+          .timeout_s = timeout_s};
+}
+
 template <class Body>
 void on_ranks(int ranks, Body body, const tutti_options_t* options = nullptr) {
   ThreadWorld world(ranks);
