@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import random
 import re
 import socket
@@ -242,6 +243,48 @@ def test_torch__ranks_in_different_calls_get_an_error(python: str) -> None:
     ended = run(python, "mixed_calls", 2, limit_s=60)
     assert all(one.status is not None for one in ended), ended
     assert any("SURVIVED" in one.output for one in ended), ended
+
+
+def read_dumps(python: str, directory: Path) -> str:
+    """What torch's own reader says of the dumps of a job."""
+    # Torch 2.11 and later have it in the package; -m needs no entry point.
+    words = [python, "-m", "torch.distributed.flight_recorder.fr_trace", str(directory)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_torch__the_flight_recorder_names_the_call_that_a_rank_lacks(
+    python: str, tmp_path: Path
+) -> None:
+    more = {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/rank_"}
+    ended = run(python, "recorded_calls", 3, limit_s=60, DESTROY="0", **more)
+    expect_success(ended)
+    assert all("SURVIVED" in one.output for one in ended)
+    assert "the last calls are in" in ended[0].output
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rank_0", "rank_1", "rank_2"]
+    text = read_dumps(python, tmp_path)
+    print(text)
+    assert "MISMATCH" not in text, text
+    assert "missing ranks: {2}" in text, text
+
+
+def test_torch__the_flight_recorder_keeps_the_last_calls(python: str, tmp_path: Path) -> None:
+    more = {"TORCH_FR_BUFFER_SIZE": "4", "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/rank_"}
+    expect_success(run(python, "recorded_calls", 3, limit_s=60, DESTROY="0", **more))
+    dump = pickle.loads((tmp_path / "rank_0").read_bytes())
+    states = [entry["state"] for entry in dump["entries"]]
+    assert states == ["completed"] * 3 + ["started"]
+    last = dump["entries"][-1]
+    assert (last["profiling_name"], last["input_sizes"]) == ("gloo:all_reduce", [[5, 7]])
+    assert last["process_group"][1] == "short"
+    assert any(frame["filename"].endswith("torch_ranks.py") for frame in last["frames"])
+
+
+def test_torch__a_wrong_number_of_recorded_calls_is_an_error(python: str) -> None:
+    for one in run(python, "way_in", 1, BACKEND="tutti", TORCH_FR_BUFFER_SIZE="many"):
+        assert one.status == 1
+        assert "TORCH_FR_BUFFER_SIZE=many" in one.output
 
 
 # ---- Ways in ------------------------------------------------------------------------------------

@@ -921,6 +921,39 @@ def mixed_calls() -> None:
         print("SURVIVED", flush=True)
 
 
+def recorded_calls() -> None:
+    """Calls of every kind, then one that the last rank lacks: all dump what they know."""
+    from tutti_hpc.torch import flight_recorder
+
+    start(seconds=60)
+    group = dist.new_group(timeout=timedelta(seconds=2), group_desc="short")
+    one, all_ = torch.ones(6, 2), torch.ones(6 * RANKS, 2)
+    parts = list(torch.ones(RANKS, 6, 2))
+    rows = [torch.ones(1 + (RANK + other) % 2) for other in range(RANKS)]
+    for which in (None, group):
+        dist.all_reduce(one, group=which, async_op=True).wait()
+        dist.broadcast(one, 0, group=which)
+        dist.reduce(one, 0, group=which)
+        gather_single(all_, one, group=which)
+        scatter_single(one, all_, group=which)
+        dist.all_gather(parts, one, group=which)
+        dist.reduce_scatter(one, parts, group=which)
+        dist.gather(one, parts if RANK == 0 else None, group=which)
+        dist.scatter(one, parts if RANK == 0 else None, group=which)
+        dist.all_to_all_single(torch.empty_like(all_), all_, group=which)
+        dist.all_to_all([torch.empty_like(row) for row in rows], rows, group=which)
+        with dist._coalescing_manager(group=which, device=None):
+            dist.all_reduce(one, group=which)
+        dist.barrier(which)
+    if RANK < RANKS - 1:
+        words = refused(lambda: dist.all_reduce(torch.ones(5, 7), group=group), 10)
+        assert f"rank {RANKS - 1}" in words, words
+    else:
+        time.sleep(4)
+        flight_recorder.dump()
+    print("SURVIVED", flush=True)
+
+
 # ---- Ways in ------------------------------------------------------------------------------------
 
 

@@ -149,7 +149,7 @@ class Collectives:
         """`used`: all tensors of the call, at least one."""
         tensor = used[0]
         if tensor.is_cpu:
-            return self._engine.submit_host(what, call, results, is_async)
+            return self._engine.submit_host(what, call, results, is_async, used)
         if tensor.is_cuda:
             self._check_cuda()
             return self._engine.submit_device(what, call, results, is_async, tensor.device, used)

@@ -25,6 +25,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from tutti_hpc.torch import bindings, store_bootstrap
+from tutti_hpc.torch.flight_recorder import recorder
 from tutti_hpc.torch.store_bootstrap import StoreBootstrap
 from tutti_hpc.torch.works import CallStream, FinishedWork, OrderedWork, QueuedWork, StreamWork
 
@@ -69,6 +70,7 @@ class Engine:
         self.device = 0
         self.pending = 0  # Calls queued or running in the group's thread.
         self.sequence = 0
+        self.recorded_as: Optional[tuple[str, str]] = None  # Name and description in dumps.
         self.fallbacks: Counter[str] = Counter()
         self._store = store
         self._bootstraps: dict[str, StoreBootstrap] = {}
@@ -97,17 +99,24 @@ class Engine:
         if status:
             self.fail(what, comm, status)
 
-    def submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
-        """A call on host tensors in its turn. Not async: the work that is returned is over."""
+    def submit_host(
+        self, what: str, call: Call, tensors: Any, is_async: bool, used: Any = ()
+    ) -> Any:
+        """A call on host tensors in its turn. Not async: the work that is returned is over.
+
+        `tensors`: its results. `used`: all that it reads or writes.
+        """
         if profiler_is_on():
             # Torch has no events of its own for a group that is a Python class.
             with torch.profiler.record_function(f"tutti:{what}"):
-                return self._submit_host(what, call, tensors, is_async)
-        return self._submit_host(what, call, tensors, is_async)
+                return self._submit_host(what, call, tensors, is_async, used)
+        return self._submit_host(what, call, tensors, is_async, used)
 
-    def _submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
+    def _submit_host(self, what: str, call: Call, tensors: Any, is_async: bool, used: Any) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
+        if recorder is not None:
+            call = recorder.record(self, what, call, tensors, used)
         if not is_async and self.pending == 0:
             self.run_host(what, call)
             return FinishedWork(tensors)
@@ -166,6 +175,8 @@ class Engine:
     ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
+        if recorder is not None:
+            call = recorder.record(self, what, call, tensors, used)
         # In a graph calls of a group follow each other: nobody orders those of two streams there.
         if not is_async or torch.cuda.is_current_stream_capturing():
             # Objects for streams and events cost as much as all else of such a call.
@@ -245,6 +256,8 @@ class Engine:
             text += f" ({cause})"
         if status == bindings.INVALID_ARGUMENT:
             return ValueError(text)
+        if recorder is not None:
+            recorder.dump_once()
         failure: BaseException = dist.DistBackendError(text)
         return failure
 

@@ -11,6 +11,8 @@ from typing import Any, Callable, Optional
 import torch
 from torch._C._distributed_c10d import Work
 
+from tutti_hpc.torch.flight_recorder import recorder
+
 NO_TIMEOUT = timedelta(0)
 _futures_lock = threading.Lock()
 
@@ -133,6 +135,8 @@ class QueuedWork(_AwaitedWork):
         if not self._is_over:
             limit_s = timeout.total_seconds() if timeout > NO_TIMEOUT else self._timeout_s
             if not self._latch.acquire(timeout=limit_s):
+                if recorder is not None:
+                    recorder.dump_once()
                 raise torch.distributed.DistBackendError(
                     f"tutti: {self._description} is not over after {limit_s:g} s; remedy: look for "
                     "a rank that has not made this call, or raise the group's time-out"
