@@ -41,7 +41,7 @@ compile = $(call lock,$(1)) cmake --build --preset $(1) $(if $(2),--target $(2))
 
 .PHONY: help
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 .PHONY: demo
 demo: product ## native MPI, all NICs, a failing spine: tables and demo.png
@@ -71,6 +71,11 @@ check: build ## the tests without the real MPI runs of tests/mpi
 	@$(set_up) torch
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest tests/python
+
+.PHONY: torch-matrix
+torch-matrix: build ## the PyTorch backend's tests with torch 2.11 to 2.15 (gigabytes of downloads)
+	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
+	  python3 tools/torch_matrix.py
 
 .PHONY: sanitize
 sanitize: ## unit, property, fuzz and simulation tests under ASan + UBSan and under TSan

@@ -3,12 +3,12 @@
 """Jobs of torch.distributed that compare backend tutti with a reference in pairs of turns.
 
 The reference is gloo for host tensors and NCCL for CUDA tensors. A command starts its ranks, one
-for each processor or GPU of this machine, as copies of itself with `--rank`; with `--lab` one on
-each node of a lab (`tutti lab up`): Tutti over all rails, gloo over the first, since a call of
-gloo's takes one interface. Both backends are groups of one job. They run in turns, ours, theirs,
-theirs, ours, ..., so that a drift of the machine's speed falls on both; each pair of neighbours
-gives one ratio. Rank 0 prints rows as JSON, which the command shows, collects and writes. Times are
-of the slowest rank, in us where a name says so; three numbers are quartiles.
+for each processor or GPU of this machine, as copies of itself with `--rank`; with `--lab` on the
+nodes of a lab (`tutti lab up`), one each or `--per-node`: Tutti over all rails, gloo over the
+first, since a call of gloo's takes one interface. Both backends are groups of one job. They run in
+turns, ours, theirs, theirs, ours, ..., so that a drift of the machine's speed falls on both; each
+pair of neighbours gives one ratio. Rank 0 prints rows as JSON, which the command shows, collects
+and writes. Times are of the slowest rank, in us where a name says so; three numbers are quartiles.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def add_options(parser: argparse.ArgumentParser, ranks: list[int], pairs: int) -
     parser.add_argument(
         "--pin", action="store_true", help="each rank on one core, which gloo's thread shares"
     )
-    parser.add_argument("--lab", metavar="NAME", help="a rank on each node of this lab")
+    parser.add_argument("--lab", metavar="NAME", help="ranks on the nodes of this lab")
+    parser.add_argument("--per-node", type=int, default=1, help="ranks on each of them (1)")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path, help="results document")
 
@@ -150,24 +151,24 @@ def _settings(ranks: int, lab: str | None) -> dict[str, str]:
     return {**found, "PYTHONPATH": str(ROOT / "python"), "PYTHONWARNINGS": "ignore"}
 
 
-def _on_nodes(lab: str, settings: list[dict[str, str]]) -> list[list[str]]:
-    """What runs the words behind it, by rank, on a node of a lab each."""
+def _on_nodes(lab: str, per_node: int, settings: list[dict[str, str]]) -> list[list[str]]:
+    """What runs the words behind it, by rank, on the nodes of a lab."""
     from tutti_hpc import net_ranks
     from tutti_hpc.lab.state import Place, default_base
 
-    place = net_ranks.of_lab(Place(default_base(), lab), len(settings), 1)
+    place = net_ranks.of_lab(Place(default_base(), lab), len(settings), per_node)
     return [
         [*rank.prefix, "env", *(f"{k}={v}" for k, v in {**place.variables, **own}.items())]
         for rank, own in zip(place.ranks, settings)
     ]
 
 
-def _rows(ranks: int, lab: str | None) -> Iterator[dict[str, Any]]:
+def _rows(ranks: int, lab: str | None, per_node: int) -> Iterator[dict[str, Any]]:
     """The rows of a job of copies of this command."""
     common = _settings(ranks, lab)
     words = [sys.executable, str(Path(sys.argv[0]).resolve()), *sys.argv[1:], "--rank"]
     of_rank = [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
-    before = _on_nodes(lab, of_rank) if lab else [[]] * ranks
+    before = _on_nodes(lab, per_node, of_rank) if lab else [[]] * ranks
     started = [
         subprocess.Popen(
             [*before[rank], *words],
@@ -218,9 +219,10 @@ def run(
     document["device"] = arguments.device
     if arguments.lab:
         document["lab"] = arguments.lab
+        document["ranks_per_node"] = arguments.per_node
     document["rows"] = rows = []
     for ranks in arguments.ranks:
-        for row in _rows(ranks, arguments.lab):
+        for row in _rows(ranks, arguments.lab, arguments.per_node):
             rows.append(row)
             print(show(row), flush=True)
             if arguments.output:  # Each time: who ends this early keeps what there is.
