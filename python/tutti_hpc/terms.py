@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""Names that the engine, the measured program and the formats share; bandwidth factors."""
+"""Names and bandwidth formulas that the engine, the measured program and the formats share."""
 
 from __future__ import annotations
 
