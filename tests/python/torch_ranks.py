@@ -968,7 +968,9 @@ def way_in() -> None:
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
-    if dist.is_initialized() and os.environ.get("DESTROY", "1") == "1":
-        dist.destroy_process_group()
+    for case in sys.argv[1].split(","):
+        print(f"case {case}", flush=True)
+        globals()[case]()
+        if dist.is_initialized() and os.environ.get("DESTROY", "1") == "1":
+            dist.destroy_process_group()
     print(f"compared {compared}", flush=True)
