@@ -353,7 +353,7 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     return;
   }
   if (is_latest) {
-    loss_.on_delivered(chunk, rtt.round_trip_ns);
+    loss_.on_delivered(now, flight_, number, rtt.round_trip_ns);
     loss_.mark_same_path(flight_, number, packet_number);
   }
   const Bytes bytes = chunk.bytes;

@@ -38,6 +38,7 @@ void Flight::transmit(TimeNs now, std::uint64_t number, PathId path) {
   const std::uint16_t here = position(number);
   chunk.state = ChunkState::kInFlight;
   chunk.sent_ns = now;
+  chunk.overtaken_ns = 0;
   chunk.order = next_order_++;
   chunk.path = path;
   chunk.transmissions = static_cast<std::uint8_t>(std::min(chunk.transmissions + 1, 255));

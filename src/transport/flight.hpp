@@ -18,6 +18,7 @@ enum class ChunkState : std::uint8_t { kNone, kInFlight, kLost, kAcknowledged };
 
 struct Chunk {
   TimeNs sent_ns = 0;       ///< Its latest transmission.
+  TimeNs overtaken_ns = 0;  ///< When one sent later was first known to be here; 0: not yet.
   Bytes offset = 0;         ///< In its message.
   std::uint64_t order = 0;  ///< Transmissions of the connection before its latest one.
   std::uint32_t bytes = 0;
@@ -68,6 +69,7 @@ class Flight {
   std::uint64_t oldest() const { return number_of(head_); }  ///< In the air; kNoChunk.
   std::uint64_t newest() const { return number_of(tail_); }
   std::uint64_t after(std::uint64_t number) const { return number_of(at(number).next); }
+  std::uint64_t before(std::uint64_t number) const { return number_of(at(number).previous); }
   std::uint64_t first_lost() const { return number_of(lost_head_); }
   std::uint64_t before_on_path(std::uint64_t number) const {
     return number_of(at(number).path_previous);

@@ -12,11 +12,9 @@ constexpr std::uint32_t kCleanEpisodesToReset = 16;  // RFC 8985 section 6.2, st
 constexpr TimeNs kRtoGranularityNs = 1'000;
 constexpr TimeNs kRtoFloorNs = 15'000;
 constexpr TimeNs kRttNsMax = 1ULL << 31;  // Longer ones cannot be told.
-/// Round trips over paths of which nothing is known, before their spread is believed: some for each
-/// path, while the queues fill up that the connection itself makes.
-constexpr std::uint32_t kSamplesToTrust = 256;
-constexpr TimeNs kDeviations = 4;          // As of the timeout, RFC 6298.
-constexpr std::uint64_t kQueueDrains = 6;  // Full queues of one BDP that a round trip may meet.
+constexpr std::uint32_t kLatenessMultiple = 2;
+constexpr std::uint32_t kLatenessFall = 256;  // Of it in each sample.
+constexpr std::uint64_t kQueueDrains = 6;     // Full queues of one BDP that a round trip may meet.
 
 }  // namespace
 
@@ -31,13 +29,23 @@ LossDetector::LossDetector(const LossOptions& options, const WireCapabilities& w
   options_.same_path = options.same_path && !wire.reorders_within_path;
 }
 
-void LossDetector::on_delivered(const Chunk& chunk, TimeNs round_trip_ns) {
+void LossDetector::on_delivered(TimeNs now, Flight& flight, std::uint64_t number,
+                                TimeNs round_trip_ns) {
+  const Chunk& chunk = flight.at(number);
   delivered_ = std::min(delivered_ + 1, kSamplesToTrust);
+  TimeNs late_ns = 0;
   if (!has_delivered_ || chunk.order > delivered_order_) {
     has_delivered_ = true;
     delivered_order_ = chunk.order;
     delivered_rtt_ns_ = round_trip_ns;
+    for (std::uint64_t n = flight.before(number);
+         n != Flight::kNoChunk && flight.at(n).overtaken_ns == 0; n = flight.before(n)) {
+      flight.at(n).overtaken_ns = now;  // And so are all before it.
+    }
+  } else if (chunk.overtaken_ns != 0) {
+    late_ns = now - chunk.overtaken_ns;
   }
+  lateness_ns_ = std::max(late_ns, lateness_ns_ - lateness_ns_ / kLatenessFall);
 }
 
 void LossDetector::mark_same_path(Flight& flight, std::uint64_t number,
@@ -62,14 +70,13 @@ TimeNs LossDetector::reordering_ns() const {
   if (!wire_.base_rtt_is_guess) {
     return std::clamp(reordering_multiple_ * spread, low, std::max(low, rtt_.srtt_ns()));
   }
-  // In a network that nobody knows one path may be several times as long as the others. To wait
-  // costs little: what a path that lives has lost is mostly told by what comes behind it.
+  // In a network that nobody knows one path may be several times as long as the others.
   const TimeNs high = rtt_.srtt_ns() + high_ns();
-  if (delivered_ < kSamplesToTrust) {
+  if (!knows_lateness()) {
     return high;
   }
-  const TimeNs usual = std::max(spread, kDeviations * rtt_.rttvar_ns());
-  return std::clamp(reordering_multiple_ * usual, low, std::max(low, high));
+  return std::clamp(reordering_multiple_ * kLatenessMultiple * lateness_ns_, low,
+                    std::max(low, high));
 }
 
 TimeNs LossDetector::rto_ns() const {
@@ -111,6 +118,7 @@ bool LossDetector::is_in_recovery(const Flight& flight) const {
 bool LossDetector::on_spurious(const Flight& flight, std::uint64_t number, TimeNs sent_ns) {
   if (!has_reordered_) {
     has_reordered_ = true;
+    lateness_ns_ = std::max(lateness_ns_, reordering_ns());  // It was later than that.
     reordering_multiple_ = std::min(reordering_multiple_ + 1, kMultipleMax);
     clean_episodes_ = 0;
   }

@@ -6,7 +6,9 @@
 // - partial: its header came, with a gap in its payload (Arrival::trimmed where no switch trims)
 // - same path: a chunk sent later on the same path is here, and a word of bits told since then says
 //   that this one is not. The word matters: the echo of this one may itself be lost.
-// - rack: a chunk sent later on any path is here, and a reordering window has passed (RFC 8985)
+// - rack: a chunk sent later on any path is here, and a reordering window has passed (RFC 8985);
+//   where the idle round trip is a guess, since it came, and the window is learnt from what came
+//   late
 // - gap: the receiver says so (credits without trimming)
 // - timeout: nothing was heard for an RTO (RFC 6298)
 // A lost retransmission is found in the same ways, as each chunk counts by its latest transmission.
@@ -26,13 +28,17 @@ enum class LossCause : std::uint8_t { kTrim, kSamePath, kRack, kGap, kTimeout, k
 
 class LossDetector {
  public:
+  /// Round trips over paths of which nothing is known, before their order is believed: some for
+  /// each path, while the queues fill up that the connection itself makes.
+  static constexpr std::uint32_t kSamplesToTrust = 256;
+
   LossDetector(const LossOptions& options, const WireCapabilities& wire);
 
   RttEstimator& rtt() { return rtt_; }
   const RttEstimator& rtt() const { return rtt_; }
 
   /// A transmission is known to have arrived, by an echo of it. Before the flight forgets it.
-  void on_delivered(const Chunk& chunk, TimeNs round_trip_ns);
+  void on_delivered(TimeNs now, Flight& flight, std::uint64_t number, TimeNs round_trip_ns);
   /// Marks the chunks that went before `number` on its path as missed.
   void mark_same_path(Flight& flight, std::uint64_t number, std::uint64_t packet_number);
   /// Of a word of bits told by packet `packet_number`: calls lost(number) for the missed ones.
@@ -56,14 +62,18 @@ class LossDetector {
     if (!options_.rack || !has_delivered_) {
       return kNever;
     }
-    const TimeNs loss_delay_ns = std::max(delivered_rtt_ns_, rtt_.srtt_ns()) + reordering_ns();
+    const TimeNs window_ns = reordering_ns();
+    const TimeNs round_trip_ns = std::max(delivered_rtt_ns_, rtt_.srtt_ns());
     while (true) {
       const std::uint64_t number = flight.oldest();
       if (number == Flight::kNoChunk || flight.at(number).order > delivered_order_) {
         return kNever;
       }
-      if (flight.at(number).sent_ns + loss_delay_ns > now) {
-        return flight.at(number).sent_ns + loss_delay_ns;
+      const Chunk& chunk = flight.at(number);
+      const TimeNs due_ns =
+          window_ns + (knows_lateness() ? chunk.overtaken_ns : chunk.sent_ns + round_trip_ns);
+      if (due_ns > now) {
+        return due_ns;
       }
       lost(number);
     }
@@ -108,6 +118,9 @@ class LossDetector {
     return std::min(rtt_.high_ns(), std::max(options_.rto_ns_max / 4, usual));
   }
 
+  /// A network whose idle round trip is a guess has a measure of its own, once enough has arrived.
+  bool knows_lateness() const { return wire_.base_rtt_is_guess && delivered_ >= kSamplesToTrust; }
+
   LossOptions options_;
   WireCapabilities wire_;
   RttEstimator rtt_;
@@ -120,6 +133,11 @@ class LossDetector {
   bool has_delivered_ = false;
   std::uint64_t delivered_order_ = 0;  ///< The newest transmission known to have arrived.
   TimeNs delivered_rtt_ns_ = 0;
+  /// How long after it was overtaken a chunk has arrived: what RACK has to wait for. The most,
+  /// slowly falling. Unlike the spread of round trips it has nothing of the queues that all chunks
+  /// pass: those of one burst have equal times of sending, and each a longer way than the one
+  /// before.
+  TimeNs lateness_ns_ = 0;
   std::uint64_t marked_by_ = 0;  ///< Newest packet that marked a chunk as missed.
 
   std::uint32_t reordering_multiple_ = 1;  ///< 1 to 8.

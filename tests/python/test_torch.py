@@ -275,7 +275,7 @@ def test_torch__the_flight_recorder_keeps_the_last_calls(python: str, tmp_path: 
     states = [entry["state"] for entry in dump["entries"]]
     assert states == ["completed"] * 3 + ["started"]
     last = dump["entries"][-1]
-    assert (last["profiling_name"], last["input_sizes"]) == ("gloo:all_reduce", [[5, 7]])
+    assert (last["profiling_name"], last["input_sizes"]) == ("nccl:all_reduce", [[5, 7]])
     assert last["process_group"][1] == "short"
     assert any(frame["filename"].endswith("torch_ranks.py") for frame in last["frames"])
 

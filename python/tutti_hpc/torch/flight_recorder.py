@@ -7,8 +7,8 @@ calls pay nothing. The first failure writes them to TORCH_FR_DUMP_TEMP_FILE (or
 TORCH_NCCL_DEBUG_INFO_TEMP_FILE) with the rank behind it; dump() does so at any time. `torchfrtrace
 DIRECTORY` compares the files of all ranks and names the first call that differs or lacks a rank.
 
-The form is that of c10d/FlightRecorder.hpp, version 2.10. Its readers know names of backends in
-torch alone: a call on host tensors is one of `gloo`, on CUDA tensors of `nccl`.
+The form is that of c10d/FlightRecorder.hpp, version 2.10. That of torch 2.11 reads calls of `nccl`
+alone, so all calls are said to be of it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _NAMES = {
     "all_gather_single_coalesced": "all_gather_into_tensor_coalesced",
     "all_gather_coalesced": "ALLGATHER_coalesced",
     "all_to_all_single": "all_to_all",
+    "barrier": "all_reduce_barrier",
 }
 # Lists of equal tensors that the form has as one tensor of them all.
 _STACKED = ("all_gather", "reduce_scatter")
@@ -100,7 +101,7 @@ class _Entry:
             if max(len(self.inputs), len(self.outputs)) > 1:
                 name += "_v"
         is_cuda = bool(tensors) and tensors[0].is_cuda
-        self.name = f"{'nccl' if is_cuda else 'gloo'}:{name}"
+        self.name = f"nccl:{name}"
         self.number = number
         self.group = group
         self.sequence = group.sequence

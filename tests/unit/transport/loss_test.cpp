@@ -29,7 +29,7 @@ class Loss : public ::testing::Test {
     return number;
   }
   void deliver(std::uint64_t number, TimeNs rtt_ns = 10'000) {
-    loss.on_delivered(flight.at(number), rtt_ns);
+    loss.on_delivered(flight.at(number).sent_ns + rtt_ns, flight, number, rtt_ns);
     loss.mark_same_path(flight, number, packet);
     flight.acknowledge(number);
   }
@@ -127,22 +127,39 @@ TEST_F(Loss, rack__has_patience_with_paths_that_nobody_knows) {
     EXPECT_EQ(loss.rtt().srtt_ns() + loss.rtt().high_ns(), loss.reordering_ns()) << i;
     loss.rtt().on_sample(i % 4 == 0 ? 20'000 : 10'000);
     const std::uint64_t number = send(i, 0);
-    loss.on_delivered(flight.at(number), 10'000);
-    flight.acknowledge(number);
+    deliver(number);
     flight.advance(number + 1);
   }
-  const TimeNs spread = loss.rtt().high_ns() - loss.rtt().min_ns();
-  EXPECT_EQ(std::max(spread, 4 * loss.rtt().rttvar_ns()), loss.reordering_ns());
-  EXPECT_GT(4 * loss.rtt().rttvar_ns(), spread);
+  // Whose queues all chunks pass alike: a quarter of the least round trip.
+  EXPECT_EQ(loss.rtt().min_ns() / 4, loss.reordering_ns());
+  // One of a burst comes 4 us after one that was sent behind it; each has a longer way.
+  for (int i = 0; i < 3; ++i) {
+    send(1'000, 0);
+  }
+  deliver(258, 30'000);
+  deliver(257, 34'000);
+  EXPECT_EQ(2 * 4'000U, loss.reordering_ns());
+  deliver(259, 50'000);
+  send(2'000, 0);
+  send(2'000, 1);
+  send(2'000, 1);
+  deliver(261, 30'000);
+  TimeNs again = 0;
+  const TimeNs window_ns = loss.reordering_ns();
+  EXPECT_EQ(Numbers({}), by_time(32'000 + window_ns - 1, &again));
+  EXPECT_EQ(32'000 + window_ns, again);
+  deliver(262, 35'000);  // Whose longer way does not make it wait.
+  EXPECT_EQ(Numbers({260}), by_time(32'000 + window_ns));
+  flight.transmit(50'000, 260, 1);
   // A needless retransmission makes it more patient.
   send(300, 0);
-  EXPECT_TRUE(loss.on_lost(310, flight, 257));
-  flight.lose(257);
-  flight.transmit(320, 257, 2);
+  EXPECT_TRUE(loss.on_lost(310, flight, 263));
+  flight.lose(263);
+  flight.transmit(320, 263, 2);
   loss.on_retransmitted();
   const TimeNs before = loss.reordering_ns();
-  EXPECT_TRUE(loss.on_spurious(flight, 257, 320));
-  EXPECT_EQ(std::min(2 * before, loss.rtt().srtt_ns() + loss.rtt().high_ns()),
+  EXPECT_TRUE(loss.on_spurious(flight, 263, 320));
+  EXPECT_EQ(std::min(4 * before, loss.rtt().srtt_ns() + loss.rtt().high_ns()),
             loss.reordering_ns());
 }
 
