@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPI library a program loads, found without running it, and which launcher fits.
+"""For `tutti lab` and `tutti bench`: which MPI a program loads, and which launcher fits.
 
 A program under the launcher of another MPI does not see its peers: each of its processes is an MPI
 job of one rank (a singleton), or MPI_Init fails.

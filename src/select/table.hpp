@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The tuning table: an ordered list of rules, first match wins. Sources by precedence:
-// TUTTI_<COLLECTIVE>, the tuning file (TUTTI_TUNING_FILE, else the user's, else the system's), the
-// shipped defaults. Format: docs/tuning.md.
+// The tuning table: an ordered list of rules, from which choose.cpp takes the first that matches.
+// Sources by precedence: TUTTI_<COLLECTIVE>, the tuning file (TUTTI_TUNING_FILE, else the user's,
+// else the system's), the shipped defaults. Format: docs/tuning.md.
 #pragma once
 
 #include <cstdint>
