@@ -196,6 +196,35 @@ def test_guides__every_link_leads_to_a_file(page: str) -> None:
         assert "://" in target or ((ROOT / page).parent / target).exists(), target
 
 
+def variables(*places: str) -> set[str]:
+    """The words in files and in the files of directories that look like variables of ours."""
+    found: set[str] = set()
+    for place in map(ROOT.joinpath, places):
+        for file in [place] if place.is_file() else place.rglob("*.*"):
+            if file.suffix in (
+                ".md",
+                ".py",
+                ".hpp",
+                ".cpp",
+                ".h",
+                ".c",
+                ".sh",
+                ".txt",
+                ".toml",
+                "",
+            ):
+                found |= set(re.findall(r"\bTUTTI_[A-Z0-9_]*[A-Z0-9]\b", file.read_text()))
+    return found
+
+
+def test_guides__every_variable_exists() -> None:
+    code = ("src", "include", "python", "tests", "tools", "bench", "CMakeLists.txt", "Makefile")
+    known = variables(*code, "pyproject.toml")
+    named = variables("README.md", "CONTRIBUTING.md", "MAP.md", "docs")
+    assert len(named) > 50
+    assert named - known == set()
+
+
 def test_guides__the_policy_of_the_guide_wins_its_incast(
     environment: dict[str, str], checkout: Path
 ) -> None:

@@ -7,8 +7,8 @@
 //  R1 An end sends one message at a time, at full rate: in the order in which messages became
 //     ready, then by rank and step.
 //  R2 Two and more messages into one end share a part of its rate (LinkModel::incast_percent)
-//  evenly. R3 A message is ready when both its steps' dependencies are complete (rendezvous); a
-//  copy and a
+//     evenly.
+//  R3 A message is ready when both its steps' dependencies are complete (rendezvous); a copy and a
 //     reduction take no time.
 //  R4 A message holds its sender's end for LinkModel::message_ns before its first byte moves.
 // Integers throughout: times in picoseconds, rates in MB/s, so that a rate times a time is a whole
