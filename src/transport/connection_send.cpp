@@ -269,8 +269,10 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   if (!timers_.is_set(Timer::kRetransmit)) {
     timers_.set(Timer::kRetransmit, now + loss_.rto_ns());
   }
-  if (options_.loss.tail_probe && !timers_.is_set(Timer::kTailProbe)) {
-    timers_.set(Timer::kTailProbe, now + loss_.tail_probe_ns());
+  // A light chunk's comes before one that was set for the traffic before it.
+  if (options_.loss.tail_probe &&
+      (!timers_.is_set(Timer::kTailProbe) || loss_.is_light_alone(chunk))) {
+    timers_.set(Timer::kTailProbe, now + loss_.tail_probe_ns(chunk));
   }
   request_credit_if_stuck(now);
 

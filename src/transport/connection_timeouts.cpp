@@ -112,7 +112,8 @@ void Connection::on_tail_probe_timer(TimeNs now) {
   if (newest == Flight::kNoChunk || loss_.is_in_recovery(flight_)) {
     return;
   }
-  const TimeNs due = std::max(flight_.at(newest).sent_ns, progress_ns_) + loss_.tail_probe_ns();
+  const TimeNs due =
+      std::max(flight_.at(newest).sent_ns, progress_ns_) + loss_.tail_probe_ns(flight_.at(newest));
   if (now < due) {
     timers_.set(Timer::kTailProbe, due);
     return;

@@ -39,6 +39,7 @@ void Flight::transmit(TimeNs now, std::uint64_t number, PathId path) {
   chunk.state = ChunkState::kInFlight;
   chunk.sent_ns = now;
   chunk.overtaken_ns = 0;
+  chunk.is_light = inflight_chunks_ < 2;
   chunk.order = next_order_++;
   chunk.path = path;
   chunk.transmissions = static_cast<std::uint8_t>(std::min(chunk.transmissions + 1, 255));

@@ -31,6 +31,7 @@ struct Chunk {
   std::uint16_t path_previous = 0;
   std::uint8_t transmissions = 0;  ///< 255: or more.
   std::uint8_t flags = 0;          ///< kFlagEnd, kFlagCancelled, kFlagTruncated
+  bool is_light = false;           ///< At most one other was in the air when it was sent.
   ChunkState state = ChunkState::kNone;
 };
 

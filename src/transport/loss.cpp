@@ -22,6 +22,7 @@ LossDetector::LossDetector(const LossOptions& options, const WireCapabilities& w
     : options_(options),
       wire_(wire),
       rtt_(wire.base_rtt_ns),
+      light_rtt_(wire.base_rtt_ns),
       rto_ns_min_(
           options.rto_ns_min != 0
               ? options.rto_ns_min
@@ -33,6 +34,9 @@ void LossDetector::on_delivered(TimeNs now, Flight& flight, std::uint64_t number
                                 TimeNs round_trip_ns) {
   const Chunk& chunk = flight.at(number);
   delivered_ = std::min(delivered_ + 1, kSamplesToTrust);
+  if (chunk.is_light && round_trip_ns != 0) {
+    light_rtt_.on_sample(round_trip_ns);
+  }
   TimeNs late_ns = 0;
   if (!has_delivered_ || chunk.order > delivered_order_) {
     has_delivered_ = true;

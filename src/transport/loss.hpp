@@ -81,9 +81,17 @@ class LossDetector {
 
   TimeNs reordering_ns() const;
   TimeNs rto_ns() const;
-  TimeNs tail_probe_ns() const {
-    return std::max(std::max(2 * rtt_.srtt_ns(), high_ns() * 5 / 4) + ack_delay_ns_,
+  /// `newest`: in the air. A light one does not wait for the queue that heavier traffic of its own
+  /// connection made before it: over UDP, round trips of light ones are counted by themselves, too.
+  TimeNs tail_probe_ns(const Chunk& newest) const {
+    const bool is_light = is_light_alone(newest) && light_rtt_.has_sample();
+    const TimeNs srtt_ns = is_light ? light_rtt_.srtt_ns() : rtt_.srtt_ns();
+    const TimeNs high = is_light ? std::min(light_rtt_.high_ns(), high_ns()) : high_ns();
+    return std::max(std::max(2 * srtt_ns, high * 5 / 4) + ack_delay_ns_,
                     options_.tail_probe_ns_min);
+  }
+  bool is_light_alone(const Chunk& chunk) const {
+    return wire_.base_rtt_is_guess && chunk.is_light;
   }
   /// How long the peer may delay an acknowledgement, and one that its sender does not wait for.
   void set_ack_delay(TimeNs delay_ns, TimeNs lazy_ns) {
@@ -124,6 +132,7 @@ class LossDetector {
   LossOptions options_;
   WireCapabilities wire_;
   RttEstimator rtt_;
+  RttEstimator light_rtt_;
   TimeNs ack_delay_ns_ = 0;
   TimeNs lazy_ns_ = 0;
   TimeNs rto_ns_min_;

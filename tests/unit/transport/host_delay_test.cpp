@@ -135,7 +135,7 @@ TEST(HostDelay, OneLongPauseDoesNotMakeTimeoutsLong) {
     loss.rtt().on_sample(100'000);
   }
   EXPECT_LE(loss.rto_ns(), options.rto_ns_max / 2 + 1'000'000);
-  EXPECT_LT(loss.tail_probe_ns(), loss.rto_ns());
+  EXPECT_LT(loss.tail_probe_ns(Chunk{}), loss.rto_ns());
   EXPECT_LE(loss.reordering_ns(), options.rto_ns_max);
 }
 

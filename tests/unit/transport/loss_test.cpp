@@ -163,6 +163,28 @@ TEST_F(Loss, rack__has_patience_with_paths_that_nobody_knows) {
             loss.reordering_ns());
 }
 
+TEST_F(Loss, tail_probe__of_light_traffic_knows_no_queue_of_heavier_one) {
+  WireCapabilities unknown = wire();
+  unknown.base_rtt_is_guess = true;
+  loss = LossDetector(LossOptions{}, unknown);
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t number = send(0, 0);
+    deliver(number, 10'000);
+    loss.rtt().on_sample(10'000);
+    flight.advance(number + 1);
+  }
+  for (int i = 0; i < 100; ++i) {
+    loss.rtt().on_sample(1'000'000);
+  }
+  const std::uint64_t light = send(0, 0);
+  send(0, 1);
+  const std::uint64_t heavy = send(0, 2);
+  EXPECT_EQ(20'000U, loss.tail_probe_ns(flight.at(light)));
+  EXPECT_GT(loss.tail_probe_ns(flight.at(heavy)), 1'000'000U);
+  loss = LossDetector(LossOptions{}, wire());  // Whose idle round trip is known.
+  EXPECT_EQ(loss.tail_probe_ns(flight.at(heavy)), loss.tail_probe_ns(flight.at(light)));
+}
+
 TEST_F(Loss, rack__a_lost_retransmission_is_found_again) {
   send(0, 0);
   send(10, 1);
