@@ -343,6 +343,11 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     }
     return;
   }
+  if (chunk.was_overdue && !is_latest && chunk.state != ChunkState::kAcknowledged) {
+    // Of one that has been sent again since nobody knows when it was overtaken.
+    loss_.on_late(chunk.state == ChunkState::kLost ? now - chunk.overtaken_ns
+                                                   : loss_.reordering_ns());
+  }
   if (rtt.round_trip_ns != 0) {
     loss_.rtt().on_sample(rtt.round_trip_ns);
   }

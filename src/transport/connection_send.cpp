@@ -270,9 +270,9 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     timers_.set(Timer::kRetransmit, now + loss_.rto_ns());
   }
   // A light chunk's comes before one that was set for the traffic before it.
-  if (options_.loss.tail_probe &&
-      (!timers_.is_set(Timer::kTailProbe) || loss_.is_light_alone(chunk))) {
-    timers_.set(Timer::kTailProbe, now + loss_.tail_probe_ns(chunk));
+  if (const TimeNs probe_ns = timers_.at(Timer::kTailProbe);
+      options_.loss.tail_probe && (probe_ns == kNever || loss_.counts_as_light(chunk))) {
+    timers_.set(Timer::kTailProbe, std::min(probe_ns, now + loss_.tail_probe_ns(chunk)));
   }
   request_credit_if_stuck(now);
 
@@ -351,6 +351,7 @@ void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   const bool is_timeout = cause == LossCause::kTimeout;
   trace(now, TraceKind::kLost, path, number, chunk.bytes, static_cast<std::uint64_t>(cause));
   loss_.on_lost(now, flight_, number);
+  chunk.was_overdue = cause == LossCause::kRack && loss_.knows_lateness();
   group.inflight_bytes -= chunk.bytes;
   flight_.lose(number);
   Feedback feedback;

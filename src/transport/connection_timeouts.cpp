@@ -78,7 +78,7 @@ void Connection::on_retransmit_timer(TimeNs now) {
   ++counters_.timeouts;
   trace(now, TraceKind::kTimeout, kNoPath, oldest, 0, loss_.backoff());
   // Only what should have been heard of by now, not all that is in the air.
-  const TimeNs loss_delay_ns = loss_.rtt().srtt_ns() + loss_.reordering_ns();
+  const TimeNs loss_delay_ns = loss_.overdue_ns();
   std::uint64_t number = oldest;
   do {
     lose(now, number, LossCause::kTimeout);

@@ -32,6 +32,7 @@ struct Chunk {
   std::uint8_t transmissions = 0;  ///< 255: or more.
   std::uint8_t flags = 0;          ///< kFlagEnd, kFlagCancelled, kFlagTruncated
   bool is_light = false;           ///< At most one other was in the air when it was sent.
+  bool was_overdue = false;        ///< RACK gave up a transmission of it, by what it has learnt.
   ChunkState state = ChunkState::kNone;
 };
 

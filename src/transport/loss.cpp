@@ -12,6 +12,7 @@ constexpr std::uint32_t kCleanEpisodesToReset = 16;  // RFC 8985 section 6.2, st
 constexpr TimeNs kRtoGranularityNs = 1'000;
 constexpr TimeNs kRtoFloorNs = 15'000;
 constexpr TimeNs kRttNsMax = 1ULL << 31;  // Longer ones cannot be told.
+constexpr TimeNs kDeviations = 4;         // As of the timeout, RFC 6298.
 constexpr std::uint32_t kLatenessMultiple = 2;
 constexpr std::uint32_t kLatenessFall = 256;  // Of it in each sample.
 constexpr std::uint64_t kQueueDrains = 6;     // Full queues of one BDP that a round trip may meet.
@@ -33,23 +34,33 @@ LossDetector::LossDetector(const LossOptions& options, const WireCapabilities& w
 void LossDetector::on_delivered(TimeNs now, Flight& flight, std::uint64_t number,
                                 TimeNs round_trip_ns) {
   const Chunk& chunk = flight.at(number);
-  delivered_ = std::min(delivered_ + 1, kSamplesToTrust);
-  if (chunk.is_light && round_trip_ns != 0) {
-    light_rtt_.on_sample(round_trip_ns);
+  if (chunk.is_light) {
+    if (round_trip_ns != 0) {
+      light_rtt_.on_sample(round_trip_ns);
+    }
+  } else {
+    delivered_ = std::min(delivered_ + 1, kSamplesToTrust);
+    lateness_ns_ -= lateness_ns_ / kLatenessFall;
   }
-  TimeNs late_ns = 0;
-  if (!has_delivered_ || chunk.order > delivered_order_) {
-    has_delivered_ = true;
-    delivered_order_ = chunk.order;
-    delivered_rtt_ns_ = round_trip_ns;
+  if (has_delivered_ && chunk.order < delivered_order_) {
+    if (chunk.overtaken_ns != 0) {
+      on_late(now - chunk.overtaken_ns);
+    }
+    return;
+  }
+  has_delivered_ = true;
+  delivered_order_ = chunk.order;
+  delivered_rtt_ns_ = round_trip_ns;
+  if (wire_.base_rtt_is_guess) {
     for (std::uint64_t n = flight.before(number);
          n != Flight::kNoChunk && flight.at(n).overtaken_ns == 0; n = flight.before(n)) {
       flight.at(n).overtaken_ns = now;  // And so are all before it.
     }
-  } else if (chunk.overtaken_ns != 0) {
-    late_ns = now - chunk.overtaken_ns;
   }
-  lateness_ns_ = std::max(late_ns, lateness_ns_ - lateness_ns_ / kLatenessFall);
+}
+
+void LossDetector::on_late(TimeNs late_ns) {
+  lateness_ns_ = std::max(lateness_ns_, std::min(late_ns, rtt_.srtt_ns() + high_ns()));
 }
 
 void LossDetector::mark_same_path(Flight& flight, std::uint64_t number,
@@ -79,8 +90,18 @@ TimeNs LossDetector::reordering_ns() const {
   if (!knows_lateness()) {
     return high;
   }
-  return std::clamp(reordering_multiple_ * kLatenessMultiple * lateness_ns_, low,
-                    std::max(low, high));
+  // What overtook it may have been answered at once, and it with the next ones.
+  const TimeNs least = low + ack_delay_ns_;
+  return std::clamp(reordering_multiple_ * kLatenessMultiple * lateness_ns_, least,
+                    std::max(least, high));
+}
+
+TimeNs LossDetector::overdue_ns() const {
+  if (!knows_lateness()) {
+    return rtt_.srtt_ns() + reordering_ns();
+  }
+  const TimeNs spread = high_ns() - std::min(high_ns(), rtt_.min_ns());
+  return rtt_.srtt_ns() + std::max(spread, kDeviations * rtt_.rttvar_ns());
 }
 
 TimeNs LossDetector::rto_ns() const {
@@ -122,7 +143,6 @@ bool LossDetector::is_in_recovery(const Flight& flight) const {
 bool LossDetector::on_spurious(const Flight& flight, std::uint64_t number, TimeNs sent_ns) {
   if (!has_reordered_) {
     has_reordered_ = true;
-    lateness_ns_ = std::max(lateness_ns_, reordering_ns());  // It was later than that.
     reordering_multiple_ = std::min(reordering_multiple_ + 1, kMultipleMax);
     clean_episodes_ = 0;
   }

@@ -84,15 +84,21 @@ class LossDetector {
   /// `newest`: in the air. A light one does not wait for the queue that heavier traffic of its own
   /// connection made before it: over UDP, round trips of light ones are counted by themselves, too.
   TimeNs tail_probe_ns(const Chunk& newest) const {
-    const bool is_light = is_light_alone(newest) && light_rtt_.has_sample();
-    const TimeNs srtt_ns = is_light ? light_rtt_.srtt_ns() : rtt_.srtt_ns();
-    const TimeNs high = is_light ? std::min(light_rtt_.high_ns(), high_ns()) : high_ns();
-    return std::max(std::max(2 * srtt_ns, high * 5 / 4) + ack_delay_ns_,
+    const TimeNs usual_ns = std::max(2 * rtt_.srtt_ns(), high_ns() * 5 / 4);
+    const TimeNs light_ns = std::max(2 * light_rtt_.srtt_ns(), light_rtt_.high_ns() * 5 / 4);
+    const bool is_light = counts_as_light(newest) && light_rtt_.has_sample();
+    return std::max((is_light ? std::min(usual_ns, light_ns) : usual_ns) + ack_delay_ns_,
                     options_.tail_probe_ns_min);
   }
-  bool is_light_alone(const Chunk& chunk) const {
+  bool counts_as_light(const Chunk& chunk) const {
     return wire_.base_rtt_is_guess && chunk.is_light;
   }
+  /// After so long since it was sent a chunk should have been heard of.
+  TimeNs overdue_ns() const;
+  /// A chunk that was given up by knows_lateness() has arrived, this long after it was overtaken.
+  void on_late(TimeNs late_ns);
+  /// A network whose idle round trip is a guess has a measure of its own, once enough has arrived.
+  bool knows_lateness() const { return wire_.base_rtt_is_guess && delivered_ >= kSamplesToTrust; }
   /// How long the peer may delay an acknowledgement, and one that its sender does not wait for.
   void set_ack_delay(TimeNs delay_ns, TimeNs lazy_ns) {
     ack_delay_ns_ = std::max(delay_ns, lazy_ns);
@@ -126,9 +132,6 @@ class LossDetector {
     return std::min(rtt_.high_ns(), std::max(options_.rto_ns_max / 4, usual));
   }
 
-  /// A network whose idle round trip is a guess has a measure of its own, once enough has arrived.
-  bool knows_lateness() const { return wire_.base_rtt_is_guess && delivered_ >= kSamplesToTrust; }
-
   LossOptions options_;
   WireCapabilities wire_;
   RttEstimator rtt_;
@@ -138,7 +141,9 @@ class LossDetector {
   TimeNs rto_ns_min_;
   std::uint32_t backoff_ = 0;
 
-  std::uint32_t delivered_ = 0;  ///< Transmissions that have arrived, as far as that matters.
+  /// Transmissions that have arrived, as far as that matters; without light ones, which have no
+  /// order to tell of.
+  std::uint32_t delivered_ = 0;
   bool has_delivered_ = false;
   std::uint64_t delivered_order_ = 0;  ///< The newest transmission known to have arrived.
   TimeNs delivered_rtt_ns_ = 0;
