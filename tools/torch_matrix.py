@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The tests of the PyTorch backend with several versions of torch: `make torch-matrix`.
 
-    tools/torch_matrix.py [--only REGEX] [--environments DIR] [-o FILE] [VERSION ...]
+    tools/torch_matrix.py [--only EXPRESSION] [--environments DIR] [-o FILE] [VERSION ...]
 
 Each version gets an environment of its own (.env/torch-VERSION, kept), without CUDA where PyTorch's
 index or the machine has such a wheel, and runs tests/python/test_torch.py. Prints a line for each
@@ -36,32 +36,33 @@ INDEX = "https://download.pytorch.org/whl/cpu"
 NEEDS = ("click", "msgspec", "numpy")
 
 
+def version_of(python: Path) -> str:
+    """Of its torch, without what stands behind a plus; empty: it lacks something."""
+    words = [str(python), "-c", "import click, msgspec, numpy, torch; print(torch.__version__)"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip().partition("+")[0] if done.returncode == 0 else ""
+
+
 def environment(directory: Path, version: str) -> tuple[Path, str]:
     """An interpreter with that version; or why there is none."""
     home = directory / f"torch-{version}"
     python = home / "bin/python"
-    found = [str(python), "-c", "import click, msgspec, numpy, torch; print(torch.__version__)"]
-    if not python.exists():
+    is_new = not python.exists()
+    if is_new:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
-    words = ""
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    why = ""
     for wanted in (f"torch=={version}+cpu", f"torch=={version}"):
-        done = subprocess.run(found, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
+        if version_of(python) == version:
             return python, ""
-        words = done.stderr
-        install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-        done = subprocess.run(
-            [*install, "--extra-index-url", INDEX, wanted, *NEEDS],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        words = done.stderr or words
-    done = subprocess.run(found, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
+        words = [*install, "--extra-index-url", INDEX, wanted, *NEEDS]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        why = (done.stderr.strip().splitlines() or [why])[-1]
+    if version_of(python) == version:
         return python, ""
-    shutil.rmtree(home)
-    return python, (words.strip().splitlines() or ["cannot be installed"])[-1]
+    if is_new:
+        shutil.rmtree(home)
+    return python, why or "cannot be installed"
 
 
 def run(python: Path, version: str, only: str) -> dict[str, Any]:
@@ -81,8 +82,9 @@ def run(python: Path, version: str, only: str) -> dict[str, Any]:
     if counts is None or counts.passed == 0:
         print(done.stdout + done.stderr)
         return {**row, "failed": 1, "why": "no test ran"}
-    if counts.failed:
+    if done.returncode:
         print(done.stdout)
+        counts.failed = max(counts.failed, 1)
     row |= {"passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped}
     return {**row, "seconds": round(time.monotonic() - began)}
 
@@ -91,7 +93,7 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("versions", nargs="*", default=VERSIONS, metavar="VERSION")
-    parser.add_argument("--only", default="", help="pytest's -k")
+    parser.add_argument("--only", default="", metavar="EXPRESSION", help="pytest's -k")
     parser.add_argument("--environments", type=Path, default=ROOT / ".env", metavar="DIR")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE")
     options = parser.parse_args()

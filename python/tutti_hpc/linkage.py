@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""For `tutti lab` and `tutti bench`: which MPI a program loads, and which launcher fits.
+"""Which MPI library a program of `tutti lab` or `tutti bench` loads, and which launcher fits.
 
 A program under the launcher of another MPI does not see its peers: each of its processes is an MPI
 job of one rank (a singleton), or MPI_Init fails.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""One rank of the tests of test_torch.py: `python torch_ranks.py CASE`, which is a function here.
+"""One rank of the tests of test_torch.py: `python torch_ranks.py CASE,...`: functions here.
 
 Every rank knows what the others put in, so each checks its results by itself. Floats are compared
 bit by bit: sums are in the order of the ranks.
@@ -929,7 +929,9 @@ def recorded_calls() -> None:
     group = dist.new_group(timeout=timedelta(seconds=2), group_desc="short")
     one, all_ = torch.ones(6, 2), torch.ones(6 * RANKS, 2)
     parts = list(torch.ones(RANKS, 6, 2))
-    rows = [torch.ones(1 + (RANK + other) % 2) for other in range(RANKS)]
+    # To rank r as many as r says, so that ranks have different lists.
+    rows = [torch.ones(1 + other) for other in range(RANKS)]
+    columns = [torch.empty(1 + RANK) for _ in range(RANKS)]
     for which in (None, group):
         dist.all_reduce(one, group=which, async_op=True).wait()
         dist.broadcast(one, 0, group=which)
@@ -937,11 +939,14 @@ def recorded_calls() -> None:
         gather_single(all_, one, group=which)
         scatter_single(one, all_, group=which)
         dist.all_gather(parts, one, group=which)
+        dist.all_gather(parts, parts[RANK], group=which)
         dist.reduce_scatter(one, parts, group=which)
+        dist.reduce_scatter(parts[RANK], parts, group=which)
         dist.gather(one, parts if RANK == 0 else None, group=which)
+        dist.gather(parts[0], parts if RANK == 0 else None, group=which)
         dist.scatter(one, parts if RANK == 0 else None, group=which)
         dist.all_to_all_single(torch.empty_like(all_), all_, group=which)
-        dist.all_to_all([torch.empty_like(row) for row in rows], rows, group=which)
+        dist.all_to_all(columns, rows, group=which)
         with dist._coalescing_manager(group=which, device=None):
             dist.all_reduce(one, group=which)
         dist.barrier(which)

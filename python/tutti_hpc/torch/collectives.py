@@ -144,15 +144,23 @@ class Collectives:
     # ---- How a call goes its way ----------------------------------------------------------------
 
     def _submit(
-        self, what: str, call: Call, results: Any, is_async: bool, used: list[torch.Tensor]
+        self,
+        what: str,
+        call: Call,
+        results: Any,
+        is_async: bool,
+        used: list[torch.Tensor],
+        inputs: Optional[list[torch.Tensor]] = None,
     ) -> Any:
-        """`used`: all tensors of the call, at least one."""
+        """`used`: all tensors of the call, at least one. `inputs`: FlightRecorder.record()."""
         tensor = used[0]
         if tensor.is_cpu:
-            return self._engine.submit_host(what, call, results, is_async, used)
+            return self._engine.submit_host(what, call, results, is_async, used, inputs)
         if tensor.is_cuda:
             self._check_cuda()
-            return self._engine.submit_device(what, call, results, is_async, tensor.device, used)
+            return self._engine.submit_device(
+                what, call, results, is_async, tensor.device, used, inputs
+            )
         raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
 
     def _check_cuda(self) -> None:
@@ -372,7 +380,7 @@ class Collectives:
             return status
 
         used = [output, *blocks]
-        return self._submit(what, _no_grad(call), [output], _is_async(opts), used)
+        return self._submit(what, _no_grad(call), [output], _is_async(opts), used, blocks)
 
     # ---- Data that is moved ---------------------------------------------------------------------
 
@@ -463,7 +471,7 @@ class Collectives:
         if reason:
             return self._fall_back(reason, ("allgather",), [blocks], [tensor], opts)
         call = self._allgather_list_call(what, blocks, tensor)
-        return self._submit(what, call, [blocks], _is_async(opts), [tensor, *blocks])
+        return self._submit(what, call, [blocks], _is_async(opts), [tensor, *blocks], [tensor])
 
     def _allgather_list_call(
         self, what: str, outputs: list[torch.Tensor], input: torch.Tensor
@@ -510,7 +518,7 @@ class Collectives:
             for i, tensor in enumerate(inputs)
         ]
         used = [*inputs, *(tensor for of_rank in outputs for tensor in of_rank)]
-        return self._submit(what, _in_turn(calls), outputs, _is_async(opts), used)
+        return self._submit(what, _in_turn(calls), outputs, _is_async(opts), used, inputs)
 
     def _root_blocks(
         self, what: str, tensor: torch.Tensor, lists: Any, tensors: Any
@@ -555,7 +563,7 @@ class Collectives:
             return status
 
         used = [tensor, *blocks]
-        return self._submit(what, _no_grad(call), [blocks], _is_async(opts), used)
+        return self._submit(what, _no_grad(call), [blocks], _is_async(opts), used, [tensor])
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
         """The tensors of the root's list, one to each rank."""
@@ -590,7 +598,7 @@ class Collectives:
             return status
 
         used = [tensor, *blocks]
-        return self._submit(what, _no_grad(call), [tensor], _is_async(opts), used)
+        return self._submit(what, _no_grad(call), [tensor], _is_async(opts), used, blocks)
 
     def all_to_all_single(
         self,
@@ -682,7 +690,7 @@ class Collectives:
             return status
 
         used = [*outputs, *inputs]
-        return self._submit(what, _no_grad(call), outputs, _is_async(opts), used)
+        return self._submit(what, _no_grad(call), outputs, _is_async(opts), used, inputs)
 
     # ---- Barrier, messages, the rest ------------------------------------------------------------
 

@@ -10,6 +10,7 @@ thread, first in first out. Calls on CUDA tensors go to a second communicator on
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import queue
@@ -71,6 +72,7 @@ class Engine:
         self.pending = 0  # Calls queued or running in the group's thread.
         self.sequence = 0
         self.recorded_as: Optional[tuple[str, str]] = None  # Name and description in dumps.
+        self.is_dumped = False
         self.fallbacks: Counter[str] = Counter()
         self._store = store
         self._bootstraps: dict[str, StoreBootstrap] = {}
@@ -100,23 +102,31 @@ class Engine:
             self.fail(what, comm, status)
 
     def submit_host(
-        self, what: str, call: Call, tensors: Any, is_async: bool, used: Any = ()
+        self,
+        what: str,
+        call: Call,
+        tensors: Any,
+        is_async: bool,
+        used: Any = (),
+        inputs: Any = None,
     ) -> Any:
         """A call on host tensors in its turn. Not async: the work that is returned is over.
 
-        `tensors`: its results. `used`: all that it reads or writes.
+        `tensors`: its results. `used`, `inputs`: FlightRecorder.record().
         """
         if profiler_is_on():
             # Torch has no events of its own for a group that is a Python class.
             with torch.profiler.record_function(f"tutti:{what}"):
-                return self._submit_host(what, call, tensors, is_async, used)
-        return self._submit_host(what, call, tensors, is_async, used)
+                return self._submit_host(what, call, tensors, is_async, used, inputs)
+        return self._submit_host(what, call, tensors, is_async, used, inputs)
 
-    def _submit_host(self, what: str, call: Call, tensors: Any, is_async: bool, used: Any) -> Any:
+    def _submit_host(
+        self, what: str, call: Call, tensors: Any, is_async: bool, used: Any, inputs: Any
+    ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
         if recorder is not None:
-            call = recorder.record(self, what, call, tensors, used)
+            call = recorder.record(self, what, call, tensors, used, inputs)
         if not is_async and self.pending == 0:
             self.run_host(what, call)
             return FinishedWork(tensors)
@@ -128,6 +138,8 @@ class Engine:
     def enqueue(self, run: Callable[[], None], what: str, tensors: Any) -> QueuedWork:
         """`run` in the group's thread."""
         work = QueuedWork(run, tensors, self.timeout.total_seconds(), f"{what} of {self}")
+        if recorder is not None:
+            work.on_timeout = functools.partial(recorder.dump_once, self)
         with self._pending_lock:
             self._refuse_if_closed()
             self.pending += 1
@@ -159,7 +171,14 @@ class Engine:
     # ---- CUDA tensors ---------------------------------------------------------------------------
 
     def submit_device(
-        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
+        self,
+        what: str,
+        call: Call,
+        tensors: Any,
+        is_async: bool,
+        device: Any,
+        used: Any,
+        inputs: Any = None,
     ) -> Any:
         """A call on the current stream, or (async) on one of ours that waits for it.
 
@@ -167,16 +186,23 @@ class Engine:
         """
         if profiler_is_on():
             with torch.profiler.record_function(f"tutti:{what}"):
-                return self._submit_device(what, call, tensors, is_async, device, used)
-        return self._submit_device(what, call, tensors, is_async, device, used)
+                return self._submit_device(what, call, tensors, is_async, device, used, inputs)
+        return self._submit_device(what, call, tensors, is_async, device, used, inputs)
 
     def _submit_device(
-        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
+        self,
+        what: str,
+        call: Call,
+        tensors: Any,
+        is_async: bool,
+        device: Any,
+        used: Any,
+        inputs: Any = None,
     ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
         if recorder is not None:
-            call = recorder.record(self, what, call, tensors, used)
+            call = recorder.record(self, what, call, tensors, used, inputs)
         # In a graph calls of a group follow each other: nobody orders those of two streams there.
         if not is_async or torch.cuda.is_current_stream_capturing():
             # Objects for streams and events cost as much as all else of such a call.
@@ -256,8 +282,8 @@ class Engine:
             text += f" ({cause})"
         if status == bindings.INVALID_ARGUMENT:
             return ValueError(text)
-        if recorder is not None:
-            recorder.dump_once()
+        if recorder is not None and self._broken is None:  # Not what an abort ends.
+            recorder.dump_once(self)
         failure: BaseException = dist.DistBackendError(text)
         return failure
 

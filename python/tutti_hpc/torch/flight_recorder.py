@@ -3,9 +3,12 @@
 """The last calls of this process's groups, in the form of torch's flight recorder.
 
 TORCH_FR_BUFFER_SIZE (or TORCH_NCCL_TRACE_BUFFER_SIZE) is how many; unset or 0: none is kept, and
-calls pay nothing. The first failure writes them to TORCH_FR_DUMP_TEMP_FILE (or
-TORCH_NCCL_DEBUG_INFO_TEMP_FILE) with the rank behind it; dump() does so at any time. `torchfrtrace
-DIRECTORY` compares the files of all ranks and names the first call that differs or lacks a rank.
+calls pay nothing. A group's first failure writes them to TORCH_FR_DUMP_TEMP_FILE (or
+TORCH_NCCL_DEBUG_INFO_TEMP_FILE), with `tutti_` and the rank behind it, so that torch's own recorder
+does not write there, too; dump() does so at any time. `torchfrtrace DIRECTORY` compares the files
+and names the first call that differs or lacks a rank.
+
+What goes wrong in here is a line in the log: it neither fails a call nor hides its error.
 
 The form is that of c10d/FlightRecorder.hpp, version 2.10. That of torch 2.11 reads calls of `nccl`
 alone, so all calls are said to be of it.
@@ -66,10 +69,12 @@ def _shapes(tensors: list[torch.Tensor]) -> Shapes:
     return [(tensor.shape, tensor.dtype) for tensor in tensors]
 
 
-def _stacked(shapes: Shapes) -> Shapes:
-    """One shape with the number of tensors before it, where all are equal; else as they are."""
-    if len(shapes) > 1 and all(shape == shapes[0] for shape in shapes):
-        return [(torch.Size([len(shapes), *shapes[0][0]]), shapes[0][1])]
+def _written(name: str, shapes: Shapes, ranks: int) -> Shapes:
+    """Lists as the form has them: equal tensors as one of them all, others as their sum."""
+    if name in _STACKED and len(shapes) == ranks and all(one == shapes[0] for one in shapes):
+        return [(torch.Size([ranks, *shapes[0][0]]), shapes[0][1])] if ranks > 1 else shapes
+    if name == "all_to_all" and len(shapes) > 1:
+        return [(torch.Size([sum(shape.numel() for shape, _ in shapes)]), shapes[0][1])]
     return shapes
 
 
@@ -88,31 +93,31 @@ def _stack() -> list[tuple[Any, int]]:
 class _Entry:
     """One call. Times in ns since the epoch; None: not yet."""
 
-    def __init__(self, number: int, group: Any, what: str, results: Any, used: Any) -> None:
-        outputs, tensors = _flat(results), _flat(used)
-        written = {id(tensor) for tensor in outputs}
-        inputs = [tensor for tensor in tensors if id(tensor) not in written]
-        # What is only written to by some ranks, or reduced in place, is an input as well.
-        self.inputs = _shapes(inputs or outputs)
-        self.outputs = _shapes(outputs)
+    def __init__(self, number: int, group: Any, what: str, inputs: Any, outputs: Any) -> None:
+        read, written = _flat(inputs), _flat(outputs)
         name = _NAMES.get(what, what)
-        if name in _STACKED:
-            self.inputs, self.outputs = _stacked(self.inputs), _stacked(self.outputs)
-            if max(len(self.inputs), len(self.outputs)) > 1:
-                name += "_v"
-        is_cuda = bool(tensors) and tensors[0].is_cuda
+        self.inputs = _written(name, _shapes(read), group.ranks)
+        self.outputs = _written(name, _shapes(written), group.ranks)
+        if name in _STACKED and max(len(self.inputs), len(self.outputs)) > 1:
+            # Of unequal parts the form compares both sides, which ranks have in part.
+            name += "_v"
+            longer = max(self.inputs, self.outputs, key=len)
+            self.inputs = self.outputs = longer
         self.name = f"nccl:{name}"
         self.number = number
-        self.group = group
+        self.group: tuple[str, str] = group.recorded_as
         self.sequence = group.sequence
         self.timeout_ms = int(group.timeout.total_seconds() * 1e3)
-        self.thread = threading.current_thread()
+        thread = threading.current_thread()
+        self.thread = (str(thread.ident), thread.name)
         self.stack = _stack()
         self.created_ns = time.time_ns()
         self.started_ns: Optional[int] = None
         self.completed_ns: Optional[int] = None
         # Behind the call on its stream, until it has been seen to be over.
-        self.event: Any = torch.cuda.Event() if is_cuda else None
+        device = (read or written)[0].device if read or written else None
+        self.device = device if device is not None and device.type == "cuda" else None
+        self.event: Any = None
 
     def wrap(self, call: Call) -> Call:
         """The call, which says here when it starts and ends."""
@@ -121,17 +126,25 @@ class _Entry:
             self.started_ns = time.time_ns()
             status = call(comm, stream)
             if status == 0:
-                if self.event is None:
-                    self.completed_ns = time.time_ns()
-                else:
-                    self.event.record()
+                self._end()
             return status
 
         return run
 
+    def _end(self) -> None:
+        if self.device is None:
+            self.completed_ns = time.time_ns()
+            return
+        try:
+            self.event = torch.cuda.Event()
+            self.event.record(torch.cuda.current_stream(self.device))
+        except RuntimeError as error:  # The call itself is there.
+            self.event = None
+            log.warning("flight recorder: %s", error)
+
     def look(self) -> None:
         """Whether the GPU has passed the call."""
-        if self.event is None or self.started_ns is None or self.completed_ns is not None:
+        if self.event is None or self.completed_ns is not None:
             return
         try:
             is_over = self.event.query()
@@ -148,11 +161,10 @@ class _Entry:
 
     def document(self, groups: dict[str, int]) -> dict[str, Any]:
         """As a reader of dumps has it. `groups`: their numbers by their names."""
-        name, description = self.group.recorded_as
         return {
             "record_id": self.number,
-            "pg_id": groups[name],
-            "process_group": (name, description),
+            "pg_id": groups[self.group[0]],
+            "process_group": self.group,
             "collective_seq_id": self.sequence,
             "p2p_seq_id": 0,
             "op_id": self.sequence,
@@ -168,8 +180,8 @@ class _Entry:
             "state": self.state(),
             "timeout_ms": self.timeout_ms,
             "retired": self.completed_ns is not None,
-            "thread_id": str(self.thread.ident),
-            "thread_name": self.thread.name,
+            "thread_id": self.thread[0],
+            "thread_name": self.thread[1],
             "frames": [
                 {"name": code.co_name, "filename": code.co_filename, "line": line}
                 for code, line in self.stack
@@ -206,18 +218,28 @@ class FlightRecorder:
         self._entries: deque[_Entry] = deque(maxlen=size)
         self._numbers = itertools.count()
         self._groups: dict[str, dict[str, str]] = {}  # By name, also those that are gone.
-        self._is_dumped = False
+        self._rank: Optional[int] = None  # In the world, as long as it was last known.
         self._lock = threading.Lock()
 
-    def record(self, group: Any, what: str, call: Call, results: Any, used: Any) -> Call:
+    def record(
+        self, group: Any, what: str, call: Call, outputs: Any, used: Any, inputs: Any
+    ) -> Call:
         """Keeps a call of an Engine and returns what is to be called in its place.
 
-        `used`: its tensors; `results`: those of them that it writes.
+        `used`: its tensors. `inputs`: those that it reads; None: all that are not among the
+        outputs, or these.
         """
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            return call  # Replays make it, whom nobody here sees.
-        self._add_group(group)
-        entry = _Entry(next(self._numbers), group, what, results, used)
+        try:
+            if used and used[0].is_cuda and torch.cuda.is_current_stream_capturing():
+                return call  # Replays make it, whom nobody here sees.
+            if inputs is None:
+                written = {id(tensor) for tensor in _flat(outputs)}
+                inputs = [tensor for tensor in used if id(tensor) not in written] or outputs
+            self._add_group(group)
+            entry = _Entry(next(self._numbers), group, what, inputs, outputs)
+        except Exception as error:
+            log.warning("flight recorder: %s is not recorded: %r", what, error)
+            return call
         self._entries.append(entry)
         return entry.wrap(call)
 
@@ -226,20 +248,23 @@ class FlightRecorder:
         if group.recorded_as is not None:
             return
         world = distributed_c10d._world
+        description, ranks = (
+            "undefined",
+            list(range(group.ranks)),
+        )  # Made without torch's functions.
         for one, name in list(world.pg_names.items()):
-            if name == group.name:
-                description = one.group_desc or "undefined"
-                ranks = str(sorted(world.pg_group_ranks[one]))
+            if name == group.name and one in world.pg_group_ranks:
+                description = one.group_desc or description
+                ranks = sorted(world.pg_group_ranks[one])
                 break
-        else:  # Made without torch's functions.
-            description, ranks = "undefined", str(list(range(group.ranks)))
-        group.recorded_as = (group.name, description)
+        self._rank = ranks[group.rank]
         with self._lock:
             self._groups[group.name] = {
                 "name": group.name,
                 "desc": description,
-                "ranks": ranks,
+                "ranks": str(ranks),
             }
+        group.recorded_as = (group.name, description)
 
     def document(self) -> dict[str, Any]:
         """What a dump holds."""
@@ -257,7 +282,7 @@ class FlightRecorder:
         }
         for entry in entries:
             entry.look()
-            last = status[str(numbers[entry.group.recorded_as[0]])]
+            last = status[str(numbers[entry.group[0]])]
             last["last_enqueued_collective"] = entry.sequence
             if entry.started_ns is not None:
                 last["last_started_collective"] = entry.sequence
@@ -274,25 +299,30 @@ class FlightRecorder:
     def dump(self, path: Optional[str] = None) -> Path:
         """Writes a dump, by default where a failure writes it; returns the file."""
         if path is None:
-            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-            stem = _variable(FILE) or str(Path(tempfile.gettempdir(), "tutti_trace_rank_"))
-            path = f"{stem}{rank}"
+            rank = os.environ.get("RANK", "0") if self._rank is None else self._rank
+            stem = _variable(FILE) or str(Path(tempfile.gettempdir(), "trace_"))
+            path = f"{stem}tutti_{rank}"
         file = Path(path)
-        part = file.with_name(f"{file.name}.{os.getpid()}.part")
-        part.write_bytes(pickle.dumps(self.document()))
-        part.replace(file)
+        # A reader takes each file of the directory for a dump.
+        number, part = tempfile.mkstemp(dir=file.parent, prefix=".")
+        try:
+            with os.fdopen(number, "wb") as stream:
+                pickle.dump(self.document(), stream)
+            os.replace(part, file)
+        except BaseException:
+            os.unlink(part)
+            raise
         return file
 
-    def dump_once(self) -> None:
-        """At a failure: the first one says what was wrong, later ones are its consequences."""
-        with self._lock:
-            if self._is_dumped:
-                return
-            self._is_dumped = True
+    def dump_once(self, group: Any) -> None:
+        """At a failure: a group's first one says what was wrong, the others are consequences."""
+        if group.is_dumped:
+            return
+        group.is_dumped = True
         try:
             log.error("the last calls are in %s (torchfrtrace)", self.dump())
-        except OSError as error:  # It is not to hide the failure.
-            log.error("the last calls cannot be written: %s; remedy: set %s", error, FILE[0])
+        except Exception as error:
+            log.error("the last calls cannot be written: %r; remedy: set %s", error, FILE[0])
 
 
 def _make() -> Optional[FlightRecorder]:
@@ -300,8 +330,9 @@ def _make() -> Optional[FlightRecorder]:
     try:
         size = int(said or "0")
     except ValueError:
+        name = next(name for name in SIZE if os.environ.get(name) == said)
         raise ValueError(
-            f"tutti: {SIZE[0]}={said}: a number of calls is needed; 0: none is kept"
+            f"tutti: {name}={said}: a number of calls is needed; 0: none is kept"
         ) from None
     return FlightRecorder(size) if size > 0 else None
 

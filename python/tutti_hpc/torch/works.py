@@ -11,8 +11,6 @@ from typing import Any, Callable, Optional
 import torch
 from torch._C._distributed_c10d import Work
 
-from tutti_hpc.torch.flight_recorder import recorder
-
 NO_TIMEOUT = timedelta(0)
 _futures_lock = threading.Lock()
 
@@ -92,6 +90,7 @@ class QueuedWork(_AwaitedWork):
         self._timeout_s = timeout_s
         self._description = description
         self._is_over = False
+        self.on_timeout: Optional[Callable[[], None]] = None  # Of a wait as long as the group's.
         self._error: Optional[BaseException] = None
         self._future: Optional[torch.futures.Future[Any]] = None
         self._latch = threading.Lock()  # Held until the call is over.
@@ -135,8 +134,8 @@ class QueuedWork(_AwaitedWork):
         if not self._is_over:
             limit_s = timeout.total_seconds() if timeout > NO_TIMEOUT else self._timeout_s
             if not self._latch.acquire(timeout=limit_s):
-                if recorder is not None:
-                    recorder.dump_once()
+                if self.on_timeout is not None and limit_s >= self._timeout_s:
+                    self.on_timeout()
                 raise torch.distributed.DistBackendError(
                     f"tutti: {self._description} is not over after {limit_s:g} s; remedy: look for "
                     "a rank that has not made this call, or raise the group's time-out"
