@@ -3,10 +3,10 @@
 //
 // How Parallel Rings cut data over ranks and NICs. A column is one ring over the nodes with one
 // member on each; every rank of a node is a member of at least one, and so is every NIC. There are
-// as many columns as the largest node has ranks or NICs. A node's data is cut by column: a rank that
-// is a member of one column gives it its block, a rank of several columns cuts its block into as
-// many stripes. So unequal nodes, fewer NICs than ranks (a rail then carries several rings) and more
-// NICs than ranks (a rank stripes) are one case.
+// as many columns as the largest node has ranks or NICs. A node's data is cut by column: a rank
+// that is a member of one column gives it its block, a rank of several columns cuts its block into
+// as many stripes. So unequal nodes, fewer NICs than ranks (a rail then carries several rings) and
+// more NICs than ranks (a rank stripes) are one case.
 #pragma once
 
 #include <algorithm>
