@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import ReduceOp
 
 from tutti_hpc.torch import bindings, reductions
 from tutti_hpc.torch.engine import Call, Engine
+from tutti_hpc.torch.flight_recorder import recorder
 from tutti_hpc.torch.works import NO_TIMEOUT, FinishedWork
 
 # Coalesced reductions below this many bytes in total are one call on a copy.
@@ -153,14 +154,14 @@ class Collectives:
         inputs: Optional[list[torch.Tensor]] = None,
     ) -> Any:
         """`used`: all tensors of the call, at least one. `inputs`: FlightRecorder.record()."""
+        if recorder is not None:
+            call = recorder.record(self._engine, what, call, results, used, inputs)
         tensor = used[0]
         if tensor.is_cpu:
-            return self._engine.submit_host(what, call, results, is_async, used, inputs)
+            return self._engine.submit_host(what, call, results, is_async)
         if tensor.is_cuda:
             self._check_cuda()
-            return self._engine.submit_device(
-                what, call, results, is_async, tensor.device, used, inputs
-            )
+            return self._engine.submit_device(what, call, results, is_async, tensor.device, used)
         raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
 
     def _check_cuda(self) -> None:
@@ -702,12 +703,10 @@ class Collectives:
         device = getattr(opts, "device", None)
         if device is not None and device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()
-        functions = engine.functions
         limit = getattr(opts, "timeout", NO_TIMEOUT) if opts is not None else timeout or NO_TIMEOUT
-
-        def call(comm: int, stream: Any) -> int:
-            return functions.barrier(comm, stream)
-
+        call: Call = engine.functions.barrier
+        if recorder is not None:
+            call = recorder.record(engine, "barrier", call, [], [], [])
         if limit > timedelta(0) and limit < engine.timeout and not _is_async(opts):
             work = engine.submit_host("barrier", call, [], True)
             work.wait(limit)

@@ -101,32 +101,17 @@ class Engine:
         if status:
             self.fail(what, comm, status)
 
-    def submit_host(
-        self,
-        what: str,
-        call: Call,
-        tensors: Any,
-        is_async: bool,
-        used: Any = (),
-        inputs: Any = None,
-    ) -> Any:
-        """A call on host tensors in its turn. Not async: the work that is returned is over.
-
-        `tensors`: its results. `used`, `inputs`: FlightRecorder.record().
-        """
+    def submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
+        """A call on host tensors in its turn. Not async: the work that is returned is over."""
         if profiler_is_on():
             # Torch has no events of its own for a group that is a Python class.
             with torch.profiler.record_function(f"tutti:{what}"):
-                return self._submit_host(what, call, tensors, is_async, used, inputs)
-        return self._submit_host(what, call, tensors, is_async, used, inputs)
+                return self._submit_host(what, call, tensors, is_async)
+        return self._submit_host(what, call, tensors, is_async)
 
-    def _submit_host(
-        self, what: str, call: Call, tensors: Any, is_async: bool, used: Any, inputs: Any
-    ) -> Any:
+    def _submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
-        if recorder is not None:
-            call = recorder.record(self, what, call, tensors, used, inputs)
         if not is_async and self.pending == 0:
             self.run_host(what, call)
             return FinishedWork(tensors)
@@ -171,14 +156,7 @@ class Engine:
     # ---- CUDA tensors ---------------------------------------------------------------------------
 
     def submit_device(
-        self,
-        what: str,
-        call: Call,
-        tensors: Any,
-        is_async: bool,
-        device: Any,
-        used: Any,
-        inputs: Any = None,
+        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
     ) -> Any:
         """A call on the current stream, or (async) on one of ours that waits for it.
 
@@ -186,23 +164,14 @@ class Engine:
         """
         if profiler_is_on():
             with torch.profiler.record_function(f"tutti:{what}"):
-                return self._submit_device(what, call, tensors, is_async, device, used, inputs)
-        return self._submit_device(what, call, tensors, is_async, device, used, inputs)
+                return self._submit_device(what, call, tensors, is_async, device, used)
+        return self._submit_device(what, call, tensors, is_async, device, used)
 
     def _submit_device(
-        self,
-        what: str,
-        call: Call,
-        tensors: Any,
-        is_async: bool,
-        device: Any,
-        used: Any,
-        inputs: Any = None,
+        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
     ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
-        if recorder is not None:
-            call = recorder.record(self, what, call, tensors, used, inputs)
         # In a graph calls of a group follow each other: nobody orders those of two streams there.
         if not is_async or torch.cuda.is_current_stream_capturing():
             # Objects for streams and events cost as much as all else of such a call.

@@ -106,7 +106,7 @@ class _Entry:
         self.name = f"nccl:{name}"
         self.number = number
         self.group: tuple[str, str] = group.recorded_as
-        self.sequence = group.sequence
+        self.sequence = group.sequence + 1  # Which the group counts when it makes the call.
         self.timeout_ms = int(group.timeout.total_seconds() * 1e3)
         thread = threading.current_thread()
         self.thread = (str(thread.ident), thread.name)
@@ -231,7 +231,7 @@ class FlightRecorder:
         """
         try:
             if used and used[0].is_cuda and torch.cuda.is_current_stream_capturing():
-                return call  # Replays make it, whom nobody here sees.
+                return call  # A replay makes it, and is not seen here.
             if inputs is None:
                 written = {id(tensor) for tensor in _flat(outputs)}
                 inputs = [tensor for tensor in used if id(tensor) not in written] or outputs
