@@ -80,10 +80,9 @@ void LossDetector::mark_same_path(Flight& flight, std::uint64_t number,
 }
 
 TimeNs LossDetector::reordering_ns() const {
-  const TimeNs spread = high_ns() - std::min(high_ns(), rtt_.min_ns());
   const TimeNs low = rtt_.min_ns() / 4;
   if (!wire_.base_rtt_is_guess) {
-    return std::clamp(reordering_multiple_ * spread, low, std::max(low, rtt_.srtt_ns()));
+    return std::clamp(reordering_multiple_ * spread_ns(), low, std::max(low, rtt_.srtt_ns()));
   }
   // In a network that nobody knows one path may be several times as long as the others.
   const TimeNs high = rtt_.srtt_ns() + high_ns();
@@ -100,8 +99,7 @@ TimeNs LossDetector::overdue_ns() const {
   if (!knows_lateness()) {
     return rtt_.srtt_ns() + reordering_ns();
   }
-  const TimeNs spread = high_ns() - std::min(high_ns(), rtt_.min_ns());
-  return rtt_.srtt_ns() + std::max(spread, kDeviations * rtt_.rttvar_ns());
+  return rtt_.srtt_ns() + std::max(spread_ns(), kDeviations * rtt_.rttvar_ns());
 }
 
 TimeNs LossDetector::rto_ns() const {

@@ -132,6 +132,8 @@ class LossDetector {
     return std::min(rtt_.high_ns(), std::max(options_.rto_ns_max / 4, usual));
   }
 
+  TimeNs spread_ns() const { return high_ns() - std::min(high_ns(), rtt_.min_ns()); }
+
   LossOptions options_;
   WireCapabilities wire_;
   RttEstimator rtt_;
