@@ -5,10 +5,10 @@
 
     tools/fetch_headers.py .env/headers
 
-leaves cuda/cuda.h, nccl/nccl.h, nvml/nvml.h, hip/hip/hip_runtime_api.h and
-rocm_smi/rocm_smi/rocm_smi.h below that directory, as far as they can be had: from this machine,
-else from PyPI (CUDA, NCCL, NVML; headers alone are kept) and from Debian (HIP, ROCm SMI; unpacked,
-not installed). Nothing of them is compiled into the product. One line on stderr for each vendor
+leaves cuda/cuda.h, nccl/nccl.h, nvml/nvml.h, hip/hip/hip_runtime_api.h,
+rocm_smi/rocm_smi/rocm_smi.h and verbs/infiniband/verbs.h below that directory, as far as they can
+be had: from this machine, else from PyPI (CUDA, NCCL, NVML; headers alone are kept) and from Debian
+(HIP, ROCm SMI, verbs; unpacked, not installed). Nothing of them is compiled into the product. One line on stderr for each vendor
 that is missing; the exit code is then 1.
 """
 
@@ -49,6 +49,7 @@ CUDA_HEADERS = (
 NVML = "nvidia-nvml-dev-cu12==12.9.79"
 HIP = "libamdhip64-dev"
 ROCM_SMI = "librocm-smi-dev"
+VERBS = "libibverbs-dev"
 
 
 def wheel(requirement: str, into: Path) -> zipfile.ZipFile:
@@ -145,6 +146,12 @@ def rocm_smi(into: Path, scratch: Path) -> None:
         debian(ROCM_SMI, "rocm_smi", into, scratch)
 
 
+def verbs(into: Path, scratch: Path) -> None:
+    """infiniband/verbs.h and what it includes."""
+    if not linked_to(["/usr/include/infiniband"], "verbs.h", into / "infiniband"):
+        debian(VERBS, "infiniband", into, scratch)
+
+
 def main() -> int:
     """Fetches each vendor's headers that are not there yet."""
     if len(sys.argv) != 2:
@@ -153,7 +160,7 @@ def main() -> int:
     top = Path(sys.argv[1])
     top.mkdir(parents=True, exist_ok=True)
     status = 0
-    for fetch in (cuda, nccl, hip, nvml, rocm_smi):
+    for fetch in (cuda, nccl, hip, nvml, rocm_smi, verbs):
         name = fetch.__name__
         if (top / name).exists():
             continue

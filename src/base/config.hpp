@@ -59,6 +59,7 @@ struct Config {
   int net_ack_delay_us = 20;         ///< Of what may wait for company.
   int net_speed_mbps = 0;            ///< Of each device; 0: what the system says.
   std::string net_wire = "udp";      ///< What carries packets (net/wires.cpp).
+  std::string net_verbs = "auto";    ///< auto | uc | rc | ud (wire/verbs)
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
   std::string net_controller = "cubic";   ///< transport/congestion/controller.cpp
   std::string net_spray = "two_choices";  ///< transport/spray.hpp

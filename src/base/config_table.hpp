@@ -83,7 +83,7 @@ inline const std::vector<Knob>& knobs() {
          "fabric handles.",
          "0.1", ""},
         {"TUTTI_NET_PATHS", &Config::net_paths, "", "1..1024",
-         "Network paths of a connection: UDP source ports.", "0.1", ""},
+         "Network paths of a connection: UDP source ports, or queue pairs.", "0.1", ""},
         {"TUTTI_NET_ENGINES", &Config::net_engines, "", "0..64",
          "Engine threads of each network device. 0: one shared; from 16 processors on two to four "
          "busy ones for all devices.",
@@ -110,8 +110,14 @@ inline const std::vector<Knob>& knobs() {
          "0.1", ""},
         {"TUTTI_NET_CONTROLLER", &Config::net_controller, "", "",
          "Congestion control of our transport: {controllers}. Equal on all hosts.", "0.1", ""},
-        {"TUTTI_NET_WIRE", &Config::net_wire, "", "udp",
-         "What carries the packets of our transport. Equal on all hosts.", "0.1", ""},
+        {"TUTTI_NET_WIRE", &Config::net_wire, "", "udp|verbs|auto",
+         "What carries the packets of our transport: UDP sockets, or RDMA NICs by libibverbs. auto: "
+         "verbs where network interfaces have RDMA ports. Equal on all hosts.",
+         "0.1", ""},
+        {"TUTTI_NET_VERBS", &Config::net_verbs, "", "auto|uc|rc|ud",
+         "Service of the RDMA NICs under TUTTI_NET_WIRE=verbs. auto: uc, or rc where the NIC has no "
+         "UC. Equal on all hosts.",
+         "0.1", ""},
         {"TUTTI_NET_SPRAY", &Config::net_spray, "", "oblivious|two_choices|bitmap|reps|mixed",
          "How the transport chooses paths. reps and mixed need switches that mark packets (ECN).",
          "0.1", ""},

@@ -26,6 +26,7 @@
 #include "net/interfaces.hpp"
 #include "net/observe/watch.hpp"
 #include "net/processors.hpp"
+#include "net/rdma.hpp"
 #include "net/split_connection.hpp"
 #include "net/wires.hpp"
 #include "policy/loader.hpp"
@@ -109,11 +110,32 @@ Result<NetDevice> merge_devices(const std::vector<const NetDevice*>& parts) {
   return merged;
 }
 
+/// Where `wire` is verbs, or auto and can be verbs: leaves the devices that have RDMA ports.
+Status choose_wire(const RdmaOptions& rdma, const Log& log, std::string* wire,
+                   std::vector<NetDevice>* devices) {
+  if (*wire != "verbs" && *wire != "auto") {
+    return {};
+  }
+  auto found = rdma_devices(*devices, rdma);
+  if (*wire == "auto") {
+    *wire = found.ok() ? "verbs" : "udp";
+    log(LogKind::kInfo, "net: TUTTI_NET_WIRE=auto is " + *wire +
+                            (found.ok() ? "" : ": " + found.status().message()));
+  } else if (!found.ok()) {
+    return found.status();
+  }
+  if (found.ok()) {
+    *devices = std::move(*found);
+  }
+  return {};
+}
+
 class SystemNetwork : public Network {
  public:
   SystemNetwork(const NetworkOptions& options, std::vector<NetDevice> devices,
                 const tutti_transport_policy* policy, Log log)
       : config_(options.config),
+        rdma_(options.rdma),
         wants_buffer_(options.wants_buffer),
         log_(std::move(log)),
         watch_(config_, log_) {
@@ -283,7 +305,7 @@ class SystemNetwork : public Network {
     const int ps_per_byte = std::max(8'000'000 / std::max(1, device.speed_mbps), 1);
     TUTTI_ASSIGN_OR_RETURN(Rail rail, open_rail({device, config_, static_cast<std::uint32_t>(paths),
                                                  static_cast<std::uint32_t>(ps_per_byte),
-                                                 wants_timestamps(), fallbacks}));
+                                                 wants_timestamps(), fallbacks, rdma_}));
     *buffer_bytes = rail.buffer_bytes;
     check_buffer(device, rail, *fallbacks);
     return std::move(rail.wire);
@@ -481,6 +503,7 @@ class SystemNetwork : public Network {
   }
 
   Config config_;
+  RdmaOptions rdma_;
   bool wants_buffer_;
   Log log_;
   Watch watch_;  ///< Outlives the engines.
@@ -492,9 +515,10 @@ class SystemNetwork : public Network {
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options, Log log,
+Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& wanted, Log log,
                                                std::vector<NetDevice> devices) {
-  const Config& config = options.config;
+  NetworkOptions options = wanted;
+  Config& config = options.config;
   TUTTI_RETURN_IF_ERROR(Watch::check(config));
   // Here NCCL can still take another network; when channels are made it cannot.
   const auto controller = transport::make_controller(config.net_controller, {});
@@ -517,6 +541,7 @@ Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options, Lo
     filter.names = options.interfaces;
     filter.family = options.family;
     TUTTI_ASSIGN_OR_RETURN(devices, find_devices(filter));
+    TUTTI_RETURN_IF_ERROR(choose_wire(options.rdma, log, &config.net_wire, &devices));
   }
   if (config.net_speed_mbps > 0) {
     for (NetDevice& device : devices) {

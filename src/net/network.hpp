@@ -40,6 +40,8 @@ struct NetDevice {
   bool is_loopback = false;          ///< Memory of this host, no link.
   double latency_us = 0;             ///< One way, for a tuner's model; 0: not known.
   std::vector<int> rails = {};       ///< Numbers of the devices it is made of; empty: an interface.
+  std::string rdma_device = {};      ///< Behind it, for the verbs wire (net/rdma.hpp).
+  int rdma_port = 0;
 };
 
 inline constexpr int kDefaultClass = -1;  ///< A traffic class: TUTTI_NET_TRAFFIC_CLASS.
@@ -100,12 +102,23 @@ class Connector {
   virtual void leave_wait_to_caller() {}
 };
 
+/// Which RDMA ports and GIDs, as NCCL's variables say; empty: chosen.
+struct RdmaOptions {
+  std::string hca;           ///< NCCL_IB_HCA
+  std::string gid_index;     ///< NCCL_IB_GID_INDEX
+  std::string roce_version;  ///< NCCL_IB_ROCE_VERSION_NUM
+  std::string family;        ///< NCCL_IB_ADDR_FAMILY
+  std::string class_directory = "/sys/class/infiniband";
+  std::string net_directory = "/sys/class/net";
+};
+
 /// How a Network is to be.
 struct NetworkOptions {
   Config config;              ///< TUTTI_NET_* and what is of all rooms.
   bool wants_buffer = false;  ///< config.net_buffer_bytes is the user's wish, no default.
   std::string interfaces;     ///< As NCCL_SOCKET_IFNAME; empty: chosen.
   std::string family;         ///< As NCCL_SOCKET_FAMILY.
+  RdmaOptions rdma = {};
 };
 
 class Network {

@@ -21,6 +21,10 @@ Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> de
   options.wants_buffer = !environment_value("TUTTI_NET_BUFFER").empty();
   options.interfaces = environment_value("NCCL_SOCKET_IFNAME");
   options.family = environment_value("NCCL_SOCKET_FAMILY");
+  options.rdma.hca = environment_value("NCCL_IB_HCA");
+  options.rdma.gid_index = environment_value("NCCL_IB_GID_INDEX");
+  options.rdma.roce_version = environment_value("NCCL_IB_ROCE_VERSION_NUM");
+  options.rdma.family = environment_value("NCCL_IB_ADDR_FAMILY");
   return Network::open(options, std::move(log), std::move(devices));
 }
 

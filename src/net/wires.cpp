@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "net/interfaces.hpp"
+#include "net/rdma.hpp"
 #include "wire/udp/udp_wire.hpp"
 
 namespace tutti::net {
@@ -47,7 +48,7 @@ struct WireKind {
   Result<Rail> (*open)(const RailOptions&);
 };
 
-constexpr WireKind kWires[] = {{"udp", open_udp}};
+constexpr WireKind kWires[] = {{"udp", open_udp}, {"verbs", open_verbs}};
 
 }  // namespace
 

@@ -23,6 +23,7 @@ struct RailOptions {
   std::uint32_t ps_per_byte;
   bool has_timestamps;  ///< Of what arrives.
   std::shared_ptr<Fallbacks> fallbacks;
+  const RdmaOptions& rdma;
 };
 
 struct Rail {

@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// VerbsWire's peers: their queue pairs, made, connected, replaced and taken away.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "wire/verbs/verbs_wire.hpp"
+
+namespace tutti::wire::verbs {
+namespace {
+
+using transport::TimeNs;
+
+constexpr TimeNs kAnnounceNsMin = 2'000'000;
+constexpr TimeNs kAnnounceNsMax = 200'000'000;
+constexpr TimeNs kAnswerNs = 500'000;  ///< Between two answers, so that two ends do not chase.
+/// So often in vain, and the peer may not be there.
+constexpr std::uint32_t kTries = 12;
+/// A path that cannot be connected does not keep a channel from being made for longer.
+constexpr TimeNs kAllPathsNsMax = 1'000'000'000;
+constexpr std::uint8_t kHops = 64;
+constexpr std::uint8_t kEcnCapable = 2;  ///< ECT(0), RFC 3168.
+constexpr std::uint8_t kEcnBits = 3;
+constexpr std::uint32_t kFlowLabelBits = 20;
+/// Of RC: 4.096 us * 2^14 = 67 ms, and so often again; then the path is given up.
+constexpr std::uint8_t kRcTimeout = 14;
+constexpr std::uint8_t kRcRetries = 3;
+constexpr std::uint8_t kForever = 7;
+constexpr std::uint8_t kNotReadyTimer = 12;  ///< 0.64 ms
+
+}  // namespace
+
+Qp* VerbsWire::make_qp(int type, std::uint32_t depth) const {
+  QpInitial initial{};
+  initial.send_cq = send_cq_;
+  initial.receive_cq = receive_cq_;
+  initial.srq = srq_;
+  initial.capacity.send_requests = depth;
+  initial.capacity.send_segments = 2;
+  initial.capacity.inline_bytes = inline_bytes_;
+  initial.type = type;
+  initial.signals_all = 1;
+  return verbs_.create_qp(pd_, &initial);
+}
+
+/// A UD queue pair, to send and receive.
+Status VerbsWire::ready(Qp* qp) const {
+  QpAttributes attributes{};
+  attributes.state = kStateInit;
+  attributes.port = static_cast<std::uint8_t>(port_.number);
+  attributes.qkey = qkey_;
+  int error =
+      verbs_.modify_qp(qp, &attributes, kMaskState | kMaskPkeyIndex | kMaskPort | kMaskQkey);
+  attributes.state = kStateReadyToReceive;
+  error = error != 0 ? error : verbs_.modify_qp(qp, &attributes, kMaskState);
+  attributes.state = kStateReadyToSend;
+  error = error != 0 ? error : verbs_.modify_qp(qp, &attributes, kMaskState | kMaskSendPsn);
+  return error == 0 ? Status()
+                    : Status(ErrorCode::kUnavailable,
+                             std::string("RDMA: a UD queue pair cannot be set up: ") +
+                                 std::strerror(error));
+}
+
+AddressAttributes VerbsWire::way_to(const Peer& peer, std::uint32_t path) const {
+  AddressAttributes way{};
+  way.is_global = 1;
+  way.route.to = peer.end.gid;
+  way.route.gid_index = static_cast<std::uint8_t>(gid_.index);
+  way.route.hop_limit = kHops;
+  way.route.traffic_class =
+      static_cast<std::uint8_t>((peer.traffic_class & ~kEcnBits) | kEcnCapable);
+  // What the network hashes. Both directions of a path may differ, and other peers' paths do.
+  const std::uint64_t mixed = (number_ ^ peer.end.number) + path * 0x9e37'79b9'7f4a'7c15U;
+  way.route.flow_label = static_cast<std::uint32_t>(mixed >> (64 - kFlowLabelBits)) | 1U;
+  way.lid = peer.end.lid;
+  way.port = static_cast<std::uint8_t>(port_.number);
+  return way;
+}
+
+/// A queue pair of UC or RC that was just made. False: the NIC refuses.
+bool VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
+                        const AnnouncedPath& theirs) const {
+  const bool is_rc = service_ == Service::kRc;
+  QpAttributes attributes{};
+  attributes.state = kStateReadyToReceive;
+  attributes.address = way_to(peer, path);
+  attributes.path_mtu = std::min(peer.end.mtu, mtu_code(port_.mtu_bytes));
+  attributes.remote_qp = theirs.qp_number;
+  attributes.not_ready_timer = kNotReadyTimer;
+  int mask = kMaskState | kMaskAddress | kMaskPathMtu | kMaskRemoteQp | kMaskReceivePsn;
+  mask |= is_rc ? kMaskReadsIn | kMaskNotReadyTimer : 0;
+  if (verbs_.modify_qp(qp, &attributes, mask) != 0) {
+    return false;
+  }
+  attributes.state = kStateReadyToSend;
+  attributes.timeout = kRcTimeout;
+  attributes.retries = kRcRetries;
+  attributes.not_ready_retries = kForever;
+  mask = kMaskState | kMaskSendPsn;
+  mask |= is_rc ? kMaskTimeout | kMaskRetries | kMaskNotReadyRetries | kMaskReadsOut : 0;
+  return verbs_.modify_qp(qp, &attributes, mask) == 0;
+}
+
+Result<std::uint64_t> VerbsWire::add_peer(const WireAddress& address, std::uint8_t traffic_class) {
+  TUTTI_ASSIGN_OR_RETURN(const End end, decode(address));
+  if (end.service != service_) {
+    return Status(ErrorCode::kInvalidArgument,
+                  std::string("RDMA: the peer uses ") + to_string(end.service) + ", this end " +
+                      to_string(service_) + "; remedy: the same TUTTI_NET_VERBS everywhere");
+  }
+  for (const auto& [name, peer] : peers_) {
+    if (peer->end.number == end.number && peer->traffic_class == traffic_class) {
+      ++peer->users;
+      return name;
+    }
+  }
+  const TimeNs now = options_.clock();
+  auto peer = std::make_unique<Peer>();
+  peer->end = end;
+  peer->traffic_class = traffic_class;
+  peer->users = 1;
+  peer->added_ns = now;
+  const std::uint32_t paths = std::min<std::uint32_t>(options_.paths, end.paths);
+  for (std::uint32_t i = 0; i < (service_ == Service::kUd ? paths : 1); ++i) {
+    AddressAttributes way = way_to(*peer, i);
+    AddressHandle* const handle = verbs_.create_ah(pd_, &way);
+    if (handle == nullptr) {
+      const int error = errno;
+      for (AddressHandle* const made : peer->ways) {
+        verbs_.destroy_ah(made);
+      }
+      return Status(ErrorCode::kUnavailable,
+                    std::string("RDMA: no way to the peer: ") + std::strerror(error));
+    }
+    peer->ways.push_back(handle);
+  }
+  const std::uint64_t name = next_peer_++;
+  Peer& added = *(peers_[name] = std::move(peer));
+  if (service_ != Service::kUd) {
+    added.paths.resize(paths);
+    for (std::size_t path = 0; path < paths; ++path) {
+      renew(name, added, path, 0);
+    }
+  }
+  added.announce_every_ns = kAnnounceNsMin;
+  schedule(added, now);
+  return name;
+}
+
+void VerbsWire::remove_peer(std::uint64_t name) {
+  Peer* const peer = find(name);
+  if (peer == nullptr || --peer->users > 0) {
+    return;
+  }
+  for (Path& path : peer->paths) {
+    retire(std::exchange(path.queue, nullptr));
+  }
+  // The NIC has copied an address when a send was posted.
+  for (AddressHandle* const way : peer->ways) {
+    verbs_.destroy_ah(way);
+  }
+  peers_.erase(name);
+}
+
+/// Gives a path a new queue pair. `generation` 0: a new one.
+void VerbsWire::renew(std::uint64_t name, Peer& peer, std::size_t path, std::uint32_t generation) {
+  Path& it = peer.paths[path];
+  retire(std::exchange(it.queue, nullptr));
+  it.generation = generation == 0 ? next_generation_ : generation;
+  next_generation_ = std::max(next_generation_, it.generation) + 1;
+  it.is_connected = false;
+  peer.is_settled = false;
+  Qp* const qp = make_qp(service_ == Service::kUc ? kQpUc : kQpRc, options_.send_depth);
+  QpAttributes attributes{};
+  attributes.state = kStateInit;
+  attributes.port = static_cast<std::uint8_t>(port_.number);
+  if (qp != nullptr &&
+      verbs_.modify_qp(qp, &attributes,
+                       kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccessFlags) == 0) {
+    auto queue = std::make_unique<Queue>();
+    queue->qp = qp;
+    queue->peer = name;
+    queue->path = path;
+    it.queue = queue.get();
+    queues_.push_back(std::move(queue));
+    return;
+  }
+  last_failure_ = std::string("no queue pair: ") + std::strerror(errno);
+  ++failed_queues_;
+  if (qp != nullptr) {
+    verbs_.destroy_qp(qp);
+  }
+  if (options_.on_fallback) {
+    options_.on_fallback(
+        "fewer queue pairs than paths, the NIC has no more (" + last_failure_ + ")",
+        "fewer TUTTI_NET_PATHS");
+  }
+}
+
+/// What is in its send queue completes with an error, soon; then it goes.
+void VerbsWire::retire(Queue* queue) {
+  if (queue == nullptr) {
+    return;
+  }
+  queue->is_retired = true;
+  QpAttributes attributes{};
+  attributes.state = kStateError;
+  if (queue->outstanding == 0 || verbs_.modify_qp(queue->qp, &attributes, kMaskState) != 0) {
+    destroy(queue);
+  }
+}
+
+void VerbsWire::destroy(Queue* queue) {
+  // Nothing is left in its send queue, or nothing of it will ever be told.
+  for (std::uint32_t slot = 0; queue->outstanding > 0 && slot < slots_.size(); ++slot) {
+    if (slots_[slot].queue == queue) {
+      take_back(slot);
+    }
+  }
+  verbs_.destroy_qp(queue->qp);
+  const auto found = std::find_if(queues_.begin(), queues_.end(),
+                                  [&](const auto& it) { return it.get() == queue; });
+  std::swap(*found, queues_.back());
+  queues_.pop_back();
+}
+
+/// A send of it has failed: the NIC will take no more.
+void VerbsWire::fail(Queue* queue, int status) {
+  last_failure_ = verbs_.status_text(status);
+  ++failed_queues_;
+  Peer* const peer = find(queue->peer);
+  if (peer == nullptr || queue->path >= peer->paths.size() ||
+      peer->paths[queue->path].queue != queue) {
+    return;
+  }
+  renew(queue->peer, *peer, queue->path, 0);
+  peer->announce_every_ns = kAnnounceNsMin;
+  schedule(*peer, options_.clock());
+}
+
+void VerbsWire::schedule(Peer& peer, TimeNs due_ns) {
+  peer.announce_ns = due_ns;
+  announce_due_ns_ = std::min(announce_due_ns_, due_ns);
+}
+
+bool VerbsWire::is_complete(const Peer& peer) {
+  return peer.was_heard && peer.has_heard_us &&
+         std::all_of(peer.paths.begin(), peer.paths.end(),
+                     [](const Path& path) { return path.queue == nullptr || is_up(path); });
+}
+
+void VerbsWire::handle_timeout(TimeNs now) {
+  if (now < announce_due_ns_) {
+    return;
+  }
+  announce_due_ns_ = transport::kNever;
+  for (const auto& [name, peer] : peers_) {
+    if (peer->announce_ns <= now) {
+      announce(*peer, now);
+    }
+    announce_due_ns_ = std::min(announce_due_ns_, peer->announce_ns);
+  }
+}
+
+void VerbsWire::announce(Peer& peer, TimeNs now) {
+  peer.is_settled = is_complete(peer);
+  peer.was_settled = peer.was_settled || peer.is_settled;
+  const std::size_t most =
+      (static_cast<std::size_t>(port_.mtu_bytes) - kAnnouncementHeadBytes) / kAnnouncedPathBytes;
+  Announcement message;
+  message.from = number_;
+  message.to = peer.end.number;
+  message.traffic_class = peer.traffic_class;
+  message.has_heard = peer.was_heard;
+  message.is_complete = peer.is_settled;
+  message.paths = static_cast<std::uint16_t>(peer.paths.size());
+  std::size_t first = 0;
+  do {
+    message.first = static_cast<std::uint16_t>(first);
+    message.announced.clear();
+    for (; first < peer.paths.size() && message.announced.size() < most; ++first) {
+      const Path& path = peer.paths[first];
+      message.announced.push_back(
+          {path.generation, path.queue == nullptr ? 0 : path.queue->qp->number, path.is_connected});
+    }
+    encode(message, &message_);
+    (void)post(datagrams_, peer, {}, message_, kAnnounce, peer.ways[0]);
+  } while (first < peer.paths.size());
+  ++peer.announced;
+  peer.announced_ns = now;
+  schedule(peer, peer.is_settled ? transport::kNever : now + peer.announce_every_ns);
+  peer.announce_every_ns = std::min(2 * peer.announce_every_ns, kAnnounceNsMax);
+}
+
+void VerbsWire::hear(std::span<const std::byte> bytes) {
+  Announcement message;
+  if (!verbs::decode(bytes, &message) || message.to != number_) {
+    ++counters_.malformed_dropped;
+    return;
+  }
+  const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const auto& it) {
+    return it.second->end.number == message.from &&
+           it.second->traffic_class == message.traffic_class;
+  });
+  if (found == peers_.end()) {
+    return;  // Not yet, or no more. It will ask again.
+  }
+  Peer& peer = *found->second;
+  bool is_new = !peer.was_heard;
+  peer.was_heard = true;
+  peer.has_heard_us = peer.has_heard_us || message.has_heard;
+  for (std::size_t i = 0; i < message.announced.size(); ++i) {
+    if (message.first + i < peer.paths.size()) {
+      is_new = update(found->first, peer, message.first + i, message.announced[i]) || is_new;
+    }
+  }
+  if (is_new) {
+    peer.announce_every_ns = kAnnounceNsMin;
+  }
+  if (is_new || !message.is_complete || (!peer.is_settled && is_complete(peer))) {
+    schedule(peer, std::min(peer.announce_ns, peer.announced_ns + kAnswerNs));
+  }
+}
+
+/// True: something has changed that the peer wants to know.
+bool VerbsWire::update(std::uint64_t name, Peer& peer, std::size_t path,
+                       const AnnouncedPath& theirs) {
+  Path& it = peer.paths[path];
+  if (theirs.generation < it.theirs.generation) {
+    return false;  // Overtaken.
+  }
+  it.theirs = theirs;
+  bool is_new = false;
+  if (theirs.generation > it.generation) {
+    renew(name, peer, path, theirs.generation);
+    is_new = true;
+  }
+  if (it.queue != nullptr && !it.is_connected && theirs.generation == it.generation &&
+      theirs.qp_number != 0) {
+    it.is_connected = connect(it.queue->qp, peer, static_cast<std::uint32_t>(path), theirs);
+    is_new = true;
+    if (!it.is_connected) {
+      last_failure_ = std::string("a queue pair cannot be connected: ") + std::strerror(errno);
+      ++failed_queues_;
+    }
+  }
+  return is_new;
+}
+
+Reach VerbsWire::reach(std::uint64_t name) const {
+  const Peer* const peer = find(name);
+  if (peer == nullptr) {
+    return {};
+  }
+  const bool has_path =
+      service_ == Service::kUd || std::any_of(peer->paths.begin(), peer->paths.end(), is_up);
+  const bool has_waited = options_.clock() - peer->added_ns > kAllPathsNsMax;
+  Reach reach;
+  reach.is_known =
+      is_complete(*peer) || (has_waited && peer->was_heard && peer->has_heard_us && has_path);
+  reach.is_tried = !peer->was_heard && peer->announced >= kTries;
+  reach.is_heard = peer->was_heard;
+  return reach;
+}
+
+}  // namespace tutti::wire::verbs

@@ -1,0 +1,335 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/verbs/verbs_wire.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/system_random.hpp"
+
+namespace tutti::wire::verbs {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "addresses are copied");
+
+constexpr std::uint32_t kChunkBytes = 32 << 10;
+constexpr std::uint32_t kPathsMax = 256;
+constexpr std::uint32_t kSendSlots = 2048;
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAddressBytes = 1 + 16 + 2 + 4 + 4 + 2 + 1 + 1 + 8;
+constexpr std::byte kMagic{0xe0};  ///< Also the version of the address.
+constexpr const char* kServiceNames[] = {"UC", "RC", "UD"};
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::string gid_text(const GidEntry& entry) {
+  char text[INET6_ADDRSTRLEN] = {};
+  const auto& gid = entry.gid;
+  entry.is_ipv4() ? inet_ntop(AF_INET, &gid[12], text, sizeof text)
+                  : inet_ntop(AF_INET6, gid.data(), text, sizeof text);
+  return text;
+}
+
+Status failed(const std::string& what) {
+  const int error = errno;
+  return Status(ErrorCode::kUnavailable,
+                "RDMA: " + what + ": " + std::strerror(error) +
+                    (error == ENOMEM ? "; remedy: a higher ulimit -l" : ""));
+}
+
+}  // namespace
+
+const char* to_string(Service service) { return kServiceNames[static_cast<int>(service)]; }
+
+VerbsWire::VerbsWire(const Functions& verbs, VerbsOptions options)
+    : verbs_(verbs), options_(std::move(options)) {
+  options_.paths = std::clamp(options_.paths, 1U, kPathsMax);
+  if (!options_.clock) {
+    options_.clock = monotonic_ns;
+  }
+}
+
+Result<std::unique_ptr<VerbsWire>> VerbsWire::open(const Functions& verbs,
+                                                   const VerbsOptions& options) {
+  auto wire = std::unique_ptr<VerbsWire>(new VerbsWire(verbs, options));
+  TUTTI_RETURN_IF_ERROR(system_random(&wire->number_, sizeof wire->number_));
+  TUTTI_RETURN_IF_ERROR(system_random(&wire->qkey_, sizeof wire->qkey_));
+  wire->qkey_ &= 0x7fff'ffff;  // Those with the high bit are for privileged programs.
+  TUTTI_RETURN_IF_ERROR(wire->open_port());
+  TUTTI_RETURN_IF_ERROR(wire->choose_service());
+  TUTTI_RETURN_IF_ERROR(wire->open_memory());
+  TUTTI_RETURN_IF_ERROR(wire->open_queues());
+  return wire;
+}
+
+VerbsWire::~VerbsWire() {
+  // Destroyed, a queue pair touches no memory any more.
+  for (const auto& queue : queues_) {
+    verbs_.destroy_qp(queue->qp);
+  }
+  for (const auto& [name, peer] : peers_) {
+    for (AddressHandle* const way : peer->ways) {
+      verbs_.destroy_ah(way);
+    }
+  }
+  if (datagrams_.qp != nullptr) {
+    verbs_.destroy_qp(datagrams_.qp);
+  }
+  if (srq_ != nullptr) {
+    verbs_.destroy_srq(srq_);
+  }
+  for (Cq* const cq : {send_cq_, receive_cq_}) {
+    if (cq != nullptr) {
+      verbs_.destroy_cq(cq);
+    }
+  }
+  if (arena_mr_ != nullptr) {
+    verbs_.dereg_mr(arena_mr_);
+  }
+  memory_.reset();
+  if (pd_ != nullptr) {
+    verbs_.dealloc_pd(pd_);
+  }
+  if (context_ != nullptr) {
+    verbs_.close_device(context_);
+  }
+}
+
+Status VerbsWire::open_port() {
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<Port> ports,
+                         list_ports(verbs_, options_.class_directory));
+  const auto found = std::find_if(ports.begin(), ports.end(), [&](const Port& port) {
+    return port.device == options_.device && port.number == options_.port;
+  });
+  const std::string name = options_.device + " port " + std::to_string(options_.port);
+  if (found == ports.end()) {
+    return Status(ErrorCode::kUnavailable, "RDMA: there is no " + name);
+  }
+  port_ = *found;
+  if (!port_.is_active) {
+    return Status(ErrorCode::kUnavailable, "RDMA: " + name + " is not active; remedy: its link");
+  }
+  TUTTI_ASSIGN_OR_RETURN(const std::size_t gid, choose_gid(port_, options_.gid));
+  gid_ = port_.gids[gid];
+  int count = 0;
+  Device** const devices = verbs_.device_list(&count);
+  for (int i = 0; devices != nullptr && i < count && context_ == nullptr; ++i) {
+    if (options_.device == verbs_.device_name(devices[i])) {
+      context_ = verbs_.open_device(devices[i]);
+    }
+  }
+  const Status status =
+      context_ == nullptr ? failed(options_.device + " cannot be opened") : Status();
+  if (devices != nullptr) {
+    verbs_.free_device_list(devices);
+  }
+  return status;
+}
+
+Status VerbsWire::choose_service() {
+  pd_ = verbs_.alloc_pd(context_);
+  if (pd_ == nullptr) {
+    return failed("no protection domain of " + options_.device);
+  }
+  const int receives = static_cast<int>(options_.receive_buffers);
+  send_cq_ = verbs_.create_cq(context_, static_cast<int>(kSendSlots), nullptr, nullptr, 0);
+  receive_cq_ = verbs_.create_cq(context_, receives, nullptr, nullptr, 0);
+  if (send_cq_ == nullptr || receive_cq_ == nullptr) {
+    return failed("no completion queues of " + options_.device);
+  }
+  SrqAttributes attributes{};
+  attributes.requests_max = options_.receive_buffers;
+  attributes.segments_max = 1;
+  srq_ = verbs_.create_srq(pd_, &attributes);
+  if (srq_ == nullptr) {
+    return failed("no shared receive queue of " + options_.device);
+  }
+  datagrams_.qp = make_qp(kQpUd, kDatagramDepth);
+  if (datagrams_.qp == nullptr) {
+    inline_bytes_ = 0;
+    datagrams_.qp = make_qp(kQpUd, kDatagramDepth);
+  }
+  if (datagrams_.qp == nullptr) {
+    return failed("no UD queue pair of " + options_.device);
+  }
+  if (options_.service == "auto") {
+    Qp* const tried = make_qp(kQpUc, options_.send_depth);
+    service_ = tried != nullptr ? Service::kUc : Service::kRc;
+    if (tried != nullptr) {
+      verbs_.destroy_qp(tried);
+    } else if (options_.on_fallback) {
+      options_.on_fallback("RC and not UC, which " + options_.device + " does not have",
+                           "TUTTI_NET_VERBS=rc, if that is as it should be");
+    }
+    return {};
+  }
+  for (const Service service : {Service::kUc, Service::kRc, Service::kUd}) {
+    std::string name = to_string(service);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char letter) { return static_cast<char>(letter - 'A' + 'a'); });
+    if (name == options_.service) {
+      service_ = service;
+      return {};
+    }
+  }
+  return Status(ErrorCode::kInvalidConfig, "RDMA: there is no service '" + options_.service +
+                                               "'; there are auto, uc, rc and ud");
+}
+
+Status VerbsWire::open_memory() {
+  // A header, then the payload.
+  const auto datagram_bytes = static_cast<std::uint32_t>(port_.mtu_bytes);
+  const std::uint32_t chunk_bytes_max =
+      datagram_bytes - static_cast<std::uint32_t>(transport::kHeaderBytesMax);
+  chunk_bytes_ = options_.chunk_bytes == 0 ? kChunkBytes : options_.chunk_bytes;
+  if (service_ == Service::kUd) {
+    chunk_bytes_ = std::min(chunk_bytes_, chunk_bytes_max);
+  }
+  const std::size_t content_bytes =
+      std::max<std::size_t>(datagram_bytes, chunk_bytes_ + transport::kHeaderBytesMax);
+  buffer_bytes_ = aligned(kGrhBytes + content_bytes);
+  const std::size_t receive_bytes = buffer_bytes_ * options_.receive_buffers;
+  bounce_bytes_ = aligned(content_bytes);
+  arena_.resize(receive_bytes + kHeaderSlotBytes * kSendSlots +
+                bounce_bytes_ * options_.bounce_buffers);
+  headers_ = arena_.data() + receive_bytes;
+  bounces_ = headers_ + kHeaderSlotBytes * kSendSlots;
+  arena_mr_ = verbs_.reg_mr(pd_, arena_.data(), arena_.size(), kLocalWrite);
+  if (arena_mr_ == nullptr) {
+    return failed(std::to_string(arena_.size() >> 20) + " MiB for packets cannot be registered");
+  }
+  memory_ = std::make_unique<RegisteredMemory>(verbs_, pd_);
+  slots_.resize(kSendSlots);
+  for (std::uint32_t i = kSendSlots; i-- > 0;) {
+    free_slots_.push_back(i);
+  }
+  for (std::uint32_t i = options_.bounce_buffers; i-- > 0;) {
+    free_bounces_.push_back(static_cast<std::int32_t>(i));
+  }
+  for (std::uint32_t i = 0; i < options_.receive_buffers; ++i) {
+    empty_buffers_.push_back(i);
+  }
+  return {};
+}
+
+Status VerbsWire::open_queues() {
+  TUTTI_RETURN_IF_ERROR(ready(datagrams_.qp));
+  post_receives();
+  return {};
+}
+
+transport::WireCapabilities VerbsWire::capabilities() const {
+  transport::WireCapabilities it;
+  it.chunk_bytes = chunk_bytes_;
+  it.mtu_bytes = service_ == Service::kUd
+                     ? chunk_bytes_
+                     : std::min(static_cast<std::uint32_t>(port_.mtu_bytes), chunk_bytes_);
+  it.paths = options_.paths;
+  it.ps_per_byte = options_.ps_per_byte;
+  it.base_rtt_ns = options_.base_rtt_ns;
+  it.base_rtt_is_guess = true;
+  // Marks are in the IP header, which a datagram's receiver alone gets to see.
+  it.marks_ecn = service_ == Service::kUd && port_.is_ethernet;
+  it.sends_complete_late = true;
+  return it;
+}
+
+WireAddress VerbsWire::address() const {
+  WireAddress address;
+  std::size_t at = 0;
+  const auto put = [&](const void* value, std::size_t bytes) {
+    std::memcpy(&address.bytes[at], value, bytes);
+    at += bytes;
+  };
+  const auto paths = static_cast<std::uint16_t>(options_.paths);
+  const std::uint8_t mtu = mtu_code(port_.mtu_bytes);
+  put(&kMagic, 1);
+  put(gid_.gid.data(), gid_.gid.size());
+  put(&port_.lid, 2);
+  put(&datagrams_.qp->number, 4);
+  put(&qkey_, 4);
+  put(&paths, 2);
+  put(&mtu, 1);
+  put(&service_, 1);
+  put(&number_, 8);
+  address.length = static_cast<std::uint8_t>(at);
+  return address;
+}
+
+Result<VerbsWire::End> VerbsWire::decode(const WireAddress& address) {
+  if (address.length != kAddressBytes || address.bytes[0] != kMagic) {
+    return Status(ErrorCode::kInvalidArgument, "not an address of a verbs wire");
+  }
+  End end;
+  std::size_t at = 1;
+  const auto get = [&](void* value, std::size_t bytes) {
+    std::memcpy(value, &address.bytes[at], bytes);
+    at += bytes;
+  };
+  std::uint8_t service = 0;
+  get(end.gid.data(), end.gid.size());
+  get(&end.lid, 2);
+  get(&end.qp_number, 4);
+  get(&end.qkey, 4);
+  get(&end.paths, 2);
+  get(&end.mtu, 1);
+  get(&service, 1);
+  get(&end.number, 8);
+  if (end.qp_number == 0 || end.qp_number > 0xff'ffff || end.paths == 0 || end.paths > kPathsMax ||
+      end.mtu < 1 || end.mtu > 5 || service > static_cast<std::uint8_t>(Service::kUd)) {
+    return Status(ErrorCode::kInvalidArgument, "not an address of a verbs wire: invalid values");
+  }
+  end.service = static_cast<Service>(service);
+  return end;
+}
+
+VerbsWire::Peer* VerbsWire::find(std::uint64_t peer) const {
+  const auto found = peers_.find(peer);
+  return found == peers_.end() ? nullptr : found->second.get();
+}
+
+std::string VerbsWire::description() const {
+  return std::string("RDMA ") + to_string(service_) + " on " + port_.device + " port " +
+         std::to_string(port_.number) + ", GID " + std::to_string(gid_.index) + " (" +
+         gid_text(gid_) + "), " + std::to_string(options_.paths) +
+         (service_ == Service::kUd ? " flow labels" : " queue pairs") +
+         " to each peer, chunks of " + std::to_string(chunk_bytes_) + " bytes, MTU " +
+         std::to_string(port_.mtu_bytes);
+}
+
+std::string VerbsWire::report() const {
+  std::string text;
+  if (failed_queues_ > 0) {
+    text += ", " + std::to_string(failed_queues_) + " queue pair(s) failed and were replaced (" +
+            last_failure_ + ")";
+  }
+  if (lost_ > 0) {
+    text += ", " + std::to_string(lost_) + " packet(s) for paths that took none were dropped";
+  }
+  return text;
+}
+
+Ends VerbsWire::ends(std::uint64_t peer) const {
+  const Peer* const it = find(peer);
+  if (it == nullptr) {
+    return {};
+  }
+  GidEntry theirs;
+  theirs.gid = it->end.gid;
+  const std::string mine =
+      gid_text(gid_) + " (" + port_.device + " port " + std::to_string(port_.number) + ")";
+  return {.senders = mine,
+          .receiver = mine,
+          .peer = gid_text(theirs) + " (queue pair " + std::to_string(it->end.qp_number) + ")",
+          .peer_host = gid_text(theirs)};
+}
+
+}  // namespace tutti::wire::verbs

@@ -1,0 +1,245 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One port of an RDMA NIC as a wire. The transport decides, the NIC only moves: a packet is one
+// send whose header and payload the NIC gathers from where they are, and scatters into a receive
+// buffer of a queue that all peers share (SRQ); the header's length travels as immediate data.
+// What carries packets is one of the NIC's services:
+//
+//   UC  a queue pair for each path of each peer; the NIC cuts a chunk and puts it together, and
+//       repairs nothing: what is lost is the transport's to send again, on another path.
+//   RC  the same queue pairs, where the NIC has no UC: it repairs by going back. A queue pair that
+//       gives up is replaced.
+//   UD  one queue pair; a chunk is a datagram.
+//
+// Queue pairs hash to different ways through the network (RoCE v2: the UDP source port follows from
+// the queue pairs' numbers and the flow label), so they are the paths. All connections to a peer
+// share them. Under UC and RC, packets without a payload (acknowledgements, clear-to-send, close)
+// have the UD queue pair for themselves and do not wait behind data. Which queue pairs belong
+// together the wires tell each other by it, too (announcement.hpp).
+#pragma once
+
+#include <bit>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "wire/verbs/announcement.hpp"
+#include "wire/verbs/library.hpp"
+#include "wire/verbs/registered_memory.hpp"
+#include "wire/wire.hpp"
+
+namespace tutti::wire::verbs {
+
+enum class Service : std::uint8_t { kUc, kRc, kUd };
+
+/// "UC"
+const char* to_string(Service service);
+
+struct VerbsOptions {
+  std::string device;  ///< "mlx5_0"
+  int port = 1;
+  GidWish gid;
+  std::string service = "auto";   ///< uc, rc, ud; auto: UC if the NIC has it, else RC.
+  std::uint32_t paths = 32;       ///< Queue pairs to each peer; UD: flow labels.
+  std::uint32_t chunk_bytes = 0;  ///< 0: 32 KiB; UD: what the MTU leaves.
+  std::uint32_t ps_per_byte = 20;
+  transport::TimeNs base_rtt_ns = 20'000;
+  std::uint32_t send_depth = 64;        ///< Packets in a queue pair's send queue.
+  std::uint32_t receive_buffers = 512;  ///< Of a chunk each.
+  std::uint32_t bounce_buffers = 64;    ///< For payloads in memory that is not registered.
+  std::string class_directory = "/sys/class/infiniband";
+  std::function<transport::TimeNs()> clock;  ///< Null: the system's.
+  /// Told what the wire was to have and has not, and the remedy. Null: nobody wants to know.
+  std::function<void(const std::string& what, const std::string& remedy)> on_fallback;
+};
+
+class VerbsWire : public Wire {
+ public:
+  /// After this time without room a path no longer holds up the others: packets for it are lost.
+  static constexpr transport::TimeNs kFullNsMax = 20'000'000;
+  /// Same, while the queue pairs to a peer are being connected.
+  static constexpr transport::TimeNs kConnectNsMax = 200'000'000;
+
+  /// Errors: no such port, no address, no memory that may be pinned (kUnavailable).
+  static Result<std::unique_ptr<VerbsWire>> open(const Functions& verbs,
+                                                 const VerbsOptions& options);
+  ~VerbsWire() override;
+  VerbsWire(const VerbsWire&) = delete;
+  VerbsWire& operator=(const VerbsWire&) = delete;
+
+  transport::WireCapabilities capabilities() const override;
+  WireAddress address() const override;
+  Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
+  void remove_peer(std::uint64_t peer) override;
+  Status register_memory(std::span<std::byte> memory) override { return memory_->add(memory); }
+  void deregister_memory(std::span<std::byte> memory) override { memory_->remove(memory); }
+  bool send(const transport::Transmission& transmission) override;
+  std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
+  void handle_timeout(transport::TimeNs now) override;
+  Reach reach(std::uint64_t peer) const override;
+  Ends ends(std::uint64_t peer) const override;
+  transport::TimeNs next_deadline() const override { return announce_due_ns_; }
+  int file_descriptor() const override { return -1; }
+  const WireCounters& counters() const override { return counters_; }
+  std::string description() const override;
+  std::string report() const override;
+
+  Service service() const { return service_; }
+
+ private:
+  /// First byte of the immediate data; the last one is the header's length.
+  enum Kind : std::uint8_t { kPacket = 1, kAnnounce = 2 };
+
+  static constexpr std::uint32_t kDatagramDepth = 512;  ///< Of the UD queue pair's send queue.
+  static constexpr std::size_t kHeaderSlotBytes = 128;
+
+  /// A queue pair and what is in its send queue. Stays until the NIC has completed all of it.
+  struct Queue {
+    Qp* qp = nullptr;
+    std::uint32_t outstanding = 0;
+    bool is_retired = false;
+    std::uint64_t peer = 0;
+    std::size_t path = 0;
+  };
+
+  struct Path {
+    Queue* queue = nullptr;  ///< Null: the NIC has none for us now.
+    std::uint32_t generation = 0;
+    bool is_connected = false;  ///< To the peer's of the same generation.
+    AnnouncedPath theirs;
+    transport::TimeNs full_since_ns = transport::kNever;
+  };
+
+  /// What a WireAddress says.
+  struct End {
+    Gid gid{};
+    std::uint16_t lid = 0;
+    std::uint32_t qp_number = 0;  ///< UD.
+    std::uint32_t qkey = 0;
+    std::uint16_t paths = 0;
+    std::uint8_t mtu = 0;  ///< ibv_mtu: 128 bytes shifted left by it.
+    Service service = Service::kUc;
+    std::uint64_t number = 0;
+  };
+
+  struct Peer {
+    End end;
+    std::uint8_t traffic_class = 0;
+    std::uint32_t users = 0;
+    std::vector<AddressHandle*> ways;  ///< UD: by path.
+    std::vector<Path> paths;           ///< UC, RC.
+    bool was_heard = false;
+    bool has_heard_us = false;
+    bool is_settled = false;   ///< Nothing is left to be announced.
+    bool was_settled = false;  ///< Once.
+    std::uint32_t announced = 0;
+    transport::TimeNs added_ns = 0;
+    transport::TimeNs announced_ns = 0;
+    transport::TimeNs announce_ns = 0;  ///< When it is due again.
+    transport::TimeNs announce_every_ns = 0;
+    transport::TimeNs wait_since_ns = transport::kNever;  ///< A packet waits for the connection.
+  };
+
+  /// A send that the NIC has not completed.
+  struct Slot {
+    Queue* queue = nullptr;
+    std::uint64_t cookie = 0;
+    bool has_payload = false;
+    std::int32_t bounce = -1;
+    std::uint32_t uses = 0;  ///< High half of the request's number: tells late completions apart.
+  };
+
+  VerbsWire(const Functions& verbs, VerbsOptions options);
+  Status open_port();
+  Status choose_service();
+  Status open_memory();
+  Status open_queues();
+  static Result<End> decode(const WireAddress& address);
+  Peer* find(std::uint64_t peer) const;
+  AddressAttributes way_to(const Peer& peer, std::uint32_t path) const;
+
+  /// ibv_mtu
+  static std::uint8_t mtu_code(int bytes) {
+    return static_cast<std::uint8_t>(std::countr_zero(static_cast<unsigned>(bytes) / 128));
+  }
+
+  // verbs_peers.cpp
+  Qp* make_qp(int type, std::uint32_t depth) const;
+  Status ready(Qp* qp) const;
+  bool connect(Qp* qp, const Peer& peer, std::uint32_t path, const AnnouncedPath& theirs) const;
+  void renew(std::uint64_t name, Peer& peer, std::size_t path, std::uint32_t generation);
+  void retire(Queue* queue);
+  void destroy(Queue* queue);
+  void fail(Queue* queue, int status);
+  void announce(Peer& peer, transport::TimeNs now);
+  void hear(std::span<const std::byte> message);
+  bool update(std::uint64_t name, Peer& peer, std::size_t path, const AnnouncedPath& theirs);
+  static bool is_up(const Path& path) {
+    return path.queue != nullptr && path.is_connected && path.theirs.is_connected &&
+           path.theirs.generation == path.generation;
+  }
+  static bool is_complete(const Peer& peer);
+  void schedule(Peer& peer, transport::TimeNs due_ns);
+
+  // verbs_transfer.cpp
+  bool lose_if_late(const transport::Transmission& sent, transport::TimeNs* since_ns,
+                    transport::TimeNs most_ns);
+  void lose(const transport::Transmission& sent);
+  bool post(Queue& queue, const Peer& peer, std::span<const std::byte> header,
+            std::span<const std::byte> payload, Kind kind, AddressHandle* way,
+            std::uint64_t cookie = 0);
+  void complete_sends(Arrivals& arrivals);
+  void take_back(std::uint32_t slot);
+  bool deliver(Arrivals& arrivals, const Completion& completion);
+  void post_receives();
+
+  const Functions verbs_;
+  VerbsOptions options_;
+  Port port_;
+  GidEntry gid_;
+  Service service_ = Service::kUc;
+  std::uint64_t number_ = 0;  ///< Random: tells this wire from all others.
+  std::uint32_t qkey_ = 0;
+  Context* context_ = nullptr;
+  Pd* pd_ = nullptr;
+  Cq* send_cq_ = nullptr;
+  Cq* receive_cq_ = nullptr;
+  Srq* srq_ = nullptr;
+  std::unique_ptr<RegisteredMemory> memory_;
+  std::uint32_t chunk_bytes_ = 0;
+  std::uint32_t inline_bytes_ = 256;  ///< What fits is copied when it is posted.
+
+  std::vector<std::byte> arena_;  ///< Receive buffers, then headers, then bounce buffers.
+  Mr* arena_mr_ = nullptr;
+  std::size_t buffer_bytes_ = 0;  ///< Of a receive buffer.
+  std::size_t bounce_bytes_ = 0;
+  std::byte* headers_ = nullptr;
+  std::byte* bounces_ = nullptr;
+  std::vector<std::uint32_t> empty_buffers_;  ///< To be posted.
+  std::vector<std::int32_t> free_bounces_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+
+  Queue datagrams_;  ///< The UD queue pair.
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Peer>> peers_;
+  std::uint64_t next_peer_ = 1;
+  std::uint32_t next_generation_ = 1;
+  transport::TimeNs announce_due_ns_ = transport::kNever;
+  std::vector<std::byte> message_;
+
+  std::vector<Completion> received_;         ///< Taken from the NIC.
+  std::size_t next_completion_ = 0;          ///< Of these.
+  std::vector<std::uint64_t> sent_cookies_;  ///< To be told.
+  std::vector<std::uint64_t> told_;
+  transport::TimeNs datagrams_full_since_ns_ = transport::kNever;
+  std::uint64_t lost_ = 0;
+  std::uint64_t failed_queues_ = 0;
+  std::string last_failure_;
+  WireCounters counters_;
+};
+
+}  // namespace tutti::wire::verbs

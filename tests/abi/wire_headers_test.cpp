@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Our declarations of libibverbs against rdma-core's header, at compile time: that this file
+// compiles is the test.
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+
+#include "abi/fits.hpp"
+#include "wire/verbs/driver_verbs.hpp"
+
+// Macros and inline functions hide two of the symbols.
+#undef ibv_query_port
+#undef ibv_reg_mr
+
+using tutti::abi::fits;
+namespace verbs = tutti::wire::verbs;
+
+#define TUTTI_CHECK(member, symbol, result, parameters) \
+  static_assert(fits<decltype(verbs::Functions::member), decltype(::symbol)>(), #symbol);
+TUTTI_VERBS_FUNCTIONS(TUTTI_CHECK)
+#undef TUTTI_CHECK
+
+#define TUTTI_MEMBER(Ours, ours, Theirs, theirs)                        \
+  static_assert(offsetof(verbs::Ours, ours) == offsetof(Theirs, theirs)); \
+  static_assert(sizeof(verbs::Ours::ours) == sizeof(Theirs::theirs))
+
+static_assert(sizeof(verbs::Gid) == sizeof(ibv_gid));
+static_assert(sizeof(verbs::Pd) == sizeof(ibv_pd));
+static_assert(sizeof(verbs::AddressHandle) == sizeof(ibv_ah));
+static_assert(sizeof(verbs::CompletionChannel) == sizeof(ibv_comp_channel));
+static_assert(sizeof(verbs::Cq) == sizeof(ibv_cq));
+static_assert(sizeof(verbs::Srq) == sizeof(ibv_srq));
+static_assert(sizeof(verbs::Segment) == sizeof(ibv_sge));
+static_assert(sizeof(verbs::SrqAttributes) == sizeof(ibv_srq_init_attr));
+static_assert(sizeof(verbs::Context) == sizeof(ibv_context));
+static_assert(sizeof(verbs::ContextOps) == sizeof(ibv_context_ops));
+
+static_assert(sizeof(verbs::Mr) == sizeof(ibv_mr));
+TUTTI_MEMBER(Mr, address, ibv_mr, addr);
+TUTTI_MEMBER(Mr, bytes, ibv_mr, length);
+TUTTI_MEMBER(Mr, local_key, ibv_mr, lkey);
+TUTTI_MEMBER(Mr, remote_key, ibv_mr, rkey);
+
+static_assert(sizeof(verbs::Qp) == sizeof(ibv_qp));
+TUTTI_MEMBER(Qp, number, ibv_qp, qp_num);
+TUTTI_MEMBER(Qp, state, ibv_qp, state);
+
+static_assert(sizeof(verbs::Completion) == sizeof(ibv_wc));
+TUTTI_MEMBER(Completion, id, ibv_wc, wr_id);
+TUTTI_MEMBER(Completion, status, ibv_wc, status);
+TUTTI_MEMBER(Completion, opcode, ibv_wc, opcode);
+TUTTI_MEMBER(Completion, bytes, ibv_wc, byte_len);
+TUTTI_MEMBER(Completion, immediate, ibv_wc, imm_data);
+TUTTI_MEMBER(Completion, qp_number, ibv_wc, qp_num);
+TUTTI_MEMBER(Completion, source_qp, ibv_wc, src_qp);
+TUTTI_MEMBER(Completion, flags, ibv_wc, wc_flags);
+
+static_assert(sizeof(verbs::SendRequest) == sizeof(ibv_send_wr));
+TUTTI_MEMBER(SendRequest, next, ibv_send_wr, next);
+TUTTI_MEMBER(SendRequest, segments, ibv_send_wr, sg_list);
+TUTTI_MEMBER(SendRequest, opcode, ibv_send_wr, opcode);
+TUTTI_MEMBER(SendRequest, flags, ibv_send_wr, send_flags);
+TUTTI_MEMBER(SendRequest, immediate, ibv_send_wr, imm_data);
+TUTTI_MEMBER(SendRequest, to, ibv_send_wr, wr);
+TUTTI_MEMBER(SendRequest, to.ud.address, ibv_send_wr, wr.ud.ah);
+TUTTI_MEMBER(SendRequest, to.ud.qp_number, ibv_send_wr, wr.ud.remote_qpn);
+TUTTI_MEMBER(SendRequest, to.ud.qkey, ibv_send_wr, wr.ud.remote_qkey);
+TUTTI_MEMBER(SendRequest, to.rdma.remote_key, ibv_send_wr, wr.rdma.rkey);
+
+static_assert(sizeof(verbs::ReceiveRequest) == sizeof(ibv_recv_wr));
+TUTTI_MEMBER(ReceiveRequest, segments, ibv_recv_wr, sg_list);
+
+static_assert(sizeof(verbs::AddressAttributes) == sizeof(ibv_ah_attr));
+TUTTI_MEMBER(AddressAttributes, route.flow_label, ibv_ah_attr, grh.flow_label);
+TUTTI_MEMBER(AddressAttributes, route.gid_index, ibv_ah_attr, grh.sgid_index);
+TUTTI_MEMBER(AddressAttributes, route.traffic_class, ibv_ah_attr, grh.traffic_class);
+TUTTI_MEMBER(AddressAttributes, lid, ibv_ah_attr, dlid);
+TUTTI_MEMBER(AddressAttributes, is_global, ibv_ah_attr, is_global);
+TUTTI_MEMBER(AddressAttributes, port, ibv_ah_attr, port_num);
+
+static_assert(sizeof(verbs::QpInitial) == sizeof(ibv_qp_init_attr));
+TUTTI_MEMBER(QpInitial, capacity.inline_bytes, ibv_qp_init_attr, cap.max_inline_data);
+TUTTI_MEMBER(QpInitial, type, ibv_qp_init_attr, qp_type);
+TUTTI_MEMBER(QpInitial, signals_all, ibv_qp_init_attr, sq_sig_all);
+
+static_assert(sizeof(verbs::QpAttributes) == sizeof(ibv_qp_attr));
+TUTTI_MEMBER(QpAttributes, state, ibv_qp_attr, qp_state);
+TUTTI_MEMBER(QpAttributes, path_mtu, ibv_qp_attr, path_mtu);
+TUTTI_MEMBER(QpAttributes, qkey, ibv_qp_attr, qkey);
+TUTTI_MEMBER(QpAttributes, receive_psn, ibv_qp_attr, rq_psn);
+TUTTI_MEMBER(QpAttributes, send_psn, ibv_qp_attr, sq_psn);
+TUTTI_MEMBER(QpAttributes, remote_qp, ibv_qp_attr, dest_qp_num);
+TUTTI_MEMBER(QpAttributes, access_flags, ibv_qp_attr, qp_access_flags);
+TUTTI_MEMBER(QpAttributes, address, ibv_qp_attr, ah_attr);
+TUTTI_MEMBER(QpAttributes, pkey_index, ibv_qp_attr, pkey_index);
+TUTTI_MEMBER(QpAttributes, reads_out, ibv_qp_attr, max_rd_atomic);
+TUTTI_MEMBER(QpAttributes, reads_in, ibv_qp_attr, max_dest_rd_atomic);
+TUTTI_MEMBER(QpAttributes, not_ready_timer, ibv_qp_attr, min_rnr_timer);
+TUTTI_MEMBER(QpAttributes, port, ibv_qp_attr, port_num);
+TUTTI_MEMBER(QpAttributes, timeout, ibv_qp_attr, timeout);
+TUTTI_MEMBER(QpAttributes, retries, ibv_qp_attr, retry_cnt);
+TUTTI_MEMBER(QpAttributes, not_ready_retries, ibv_qp_attr, rnr_retry);
+
+static_assert(sizeof(verbs::PortAttributes) >= sizeof(ibv_port_attr));
+TUTTI_MEMBER(PortAttributes, state, ibv_port_attr, state);
+TUTTI_MEMBER(PortAttributes, active_mtu, ibv_port_attr, active_mtu);
+TUTTI_MEMBER(PortAttributes, gid_count, ibv_port_attr, gid_tbl_len);
+TUTTI_MEMBER(PortAttributes, lid, ibv_port_attr, lid);
+TUTTI_MEMBER(PortAttributes, active_width, ibv_port_attr, active_width);
+TUTTI_MEMBER(PortAttributes, active_speed, ibv_port_attr, active_speed);
+TUTTI_MEMBER(PortAttributes, link_layer, ibv_port_attr, link_layer);
+
+TUTTI_MEMBER(ContextOps, poll_cq, ibv_context_ops, poll_cq);
+TUTTI_MEMBER(ContextOps, request_notification, ibv_context_ops, req_notify_cq);
+TUTTI_MEMBER(ContextOps, post_srq_receive, ibv_context_ops, post_srq_recv);
+TUTTI_MEMBER(ContextOps, post_send, ibv_context_ops, post_send);
+TUTTI_MEMBER(ContextOps, post_receive, ibv_context_ops, post_recv);
+TUTTI_MEMBER(Context, ops, ibv_context, ops);
+TUTTI_MEMBER(Context, async_descriptor, ibv_context, async_fd);
+#undef TUTTI_MEMBER
+
+static_assert(verbs::kQpRc == IBV_QPT_RC && verbs::kQpUc == IBV_QPT_UC &&
+              verbs::kQpUd == IBV_QPT_UD);
+static_assert(verbs::kStateReset == IBV_QPS_RESET && verbs::kStateInit == IBV_QPS_INIT &&
+              verbs::kStateReadyToReceive == IBV_QPS_RTR &&
+              verbs::kStateReadyToSend == IBV_QPS_RTS && verbs::kStateError == IBV_QPS_ERR);
+static_assert(verbs::kPortActive == IBV_PORT_ACTIVE);
+static_assert(verbs::kLinkEthernet == IBV_LINK_LAYER_ETHERNET);
+static_assert(verbs::kSend == IBV_WR_SEND && verbs::kSendWithImmediate == IBV_WR_SEND_WITH_IMM);
+static_assert(verbs::kSuccess == IBV_WC_SUCCESS && verbs::kFlushed == IBV_WC_WR_FLUSH_ERR);
+static_assert(verbs::kReceived == IBV_WC_RECV && verbs::kWithImmediate == IBV_WC_WITH_IMM);
+static_assert(verbs::kSignaled == IBV_SEND_SIGNALED && verbs::kInline == IBV_SEND_INLINE);
+static_assert(verbs::kLocalWrite == IBV_ACCESS_LOCAL_WRITE);
+static_assert(verbs::kMaskState == IBV_QP_STATE && verbs::kMaskAccessFlags == IBV_QP_ACCESS_FLAGS &&
+              verbs::kMaskPkeyIndex == IBV_QP_PKEY_INDEX && verbs::kMaskPort == IBV_QP_PORT &&
+              verbs::kMaskQkey == IBV_QP_QKEY && verbs::kMaskAddress == IBV_QP_AV &&
+              verbs::kMaskPathMtu == IBV_QP_PATH_MTU && verbs::kMaskTimeout == IBV_QP_TIMEOUT &&
+              verbs::kMaskRetries == IBV_QP_RETRY_CNT &&
+              verbs::kMaskNotReadyRetries == IBV_QP_RNR_RETRY &&
+              verbs::kMaskReceivePsn == IBV_QP_RQ_PSN &&
+              verbs::kMaskReadsOut == IBV_QP_MAX_QP_RD_ATOMIC &&
+              verbs::kMaskNotReadyTimer == IBV_QP_MIN_RNR_TIMER &&
+              verbs::kMaskSendPsn == IBV_QP_SQ_PSN &&
+              verbs::kMaskReadsIn == IBV_QP_MAX_DEST_RD_ATOMIC &&
+              verbs::kMaskRemoteQp == IBV_QP_DEST_QPN);
+static_assert(verbs::kGrhBytes == sizeof(ibv_grh));

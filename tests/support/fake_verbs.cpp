@@ -1,0 +1,518 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Fake of libibverbs.so.1, never installed: two InfiniBand devices, fake_0 and fake_1, whose queue
+// pairs reach each other within this process. RC, UC and UD with immediate data, shared receive
+// queues. The fake NIC works when somebody polls. Strict: it aborts on a payload that was touched
+// before its send completed, on memory that is not registered, on a state, depth or size that a
+// NIC would refuse, and when something is destroyed that is still in use.
+#include "support/fake_verbs.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/random.hpp"
+#include "wire/verbs/driver_verbs.hpp"
+
+namespace verbs = tutti::wire::verbs;
+
+struct tutti::wire::verbs::Device {
+  std::string name;
+  std::uint8_t number = 0;
+};
+
+namespace {
+
+using tutti::testing::FakeVerbsControl;
+
+constexpr int kNotReady = 13;  // IBV_WC_RNR_RETRY_EXC_ERR
+constexpr int kGaveUp = 12;    // IBV_WC_RETRY_EXC_ERR
+constexpr int kLatePolls = 40;
+
+void require(bool is_so, const char* what) {
+  if (!is_so) {
+    std::fprintf(stderr, "fake_verbs: %s\n", what);
+    std::abort();
+  }
+}
+
+struct FakeCq : verbs::Cq {
+  std::deque<verbs::Completion> done;
+  int users = 0;
+};
+
+struct FakeSrq : verbs::Srq {
+  struct Buffer {
+    std::uint64_t id = 0;
+    std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+  std::deque<Buffer> buffers;
+  std::size_t buffers_max = 0;
+  int users = 0;
+};
+
+struct Send {
+  std::uint64_t id = 0;
+  std::vector<verbs::Segment> segments;  ///< Empty: inline.
+  std::vector<std::byte> content;        ///< As it was when it was posted.
+  std::uint32_t immediate = 0;
+  bool is_signaled = false;
+  std::uint32_t to_qp = 0;
+  std::uint32_t qkey = 0;
+};
+
+struct Late {
+  Send send;
+  int status = 0;
+  std::uint64_t due = 0;
+};
+
+struct FakeQp : verbs::Qp {
+  std::deque<Send> queue;  ///< Not yet on its way.
+  std::deque<Late> late;   ///< Arrived, not yet completed. In order.
+  std::uint32_t depth = 0;
+  std::uint32_t inline_bytes = 0;
+  std::uint32_t remote = 0;
+  std::uint32_t qkey = 0;
+  int remote_mtu = 0;
+};
+
+std::mutex mutex;  // Of all below.
+FakeVerbsControl control;
+tutti::Random draws(1);
+verbs::Device devices[2] = {{"fake_0", 0}, {"fake_1", 1}};
+std::map<std::uint32_t, FakeQp*> qps;
+std::map<std::uint32_t, verbs::Mr*> regions;  // By key.
+std::uint32_t next_number = 0x100;
+std::uint32_t next_key = 0x1000;
+std::uint64_t polls = 0;
+
+void check_segment(const verbs::Segment& segment) {
+  const auto found = regions.find(segment.local_key);
+  require(found != regions.end(), "a key of no registered memory");
+  const auto begin = reinterpret_cast<std::uint64_t>(found->second->address);
+  require(
+      segment.address >= begin && segment.address + segment.bytes <= begin + found->second->bytes,
+      "a segment outside its registered memory");
+}
+
+std::vector<std::byte> gather(const std::vector<verbs::Segment>& segments) {
+  std::vector<std::byte> content;
+  for (const verbs::Segment& it : segments) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(it.address);
+    content.insert(content.end(), begin, begin + it.bytes);
+  }
+  return content;
+}
+
+void complete(FakeQp& qp, const Send& send, int status) {
+  require(
+      send.segments.empty() || status == verbs::kFlushed || gather(send.segments) == send.content,
+      "a payload was touched before its send completed");
+  if (!send.is_signaled && status == verbs::kSuccess) {
+    return;
+  }
+  verbs::Completion it{};
+  it.id = send.id;
+  it.status = status;
+  it.qp_number = qp.number;
+  static_cast<FakeCq*>(qp.send_cq)->done.push_back(it);
+}
+
+void flush(FakeQp& qp) {
+  for (const Late& it : qp.late) {
+    complete(qp, it.send, verbs::kFlushed);
+  }
+  for (const Send& it : qp.queue) {
+    complete(qp, it, verbs::kFlushed);
+  }
+  qp.late.clear();
+  qp.queue.clear();
+}
+
+/// As the first send of the queue pair.
+void break_down(FakeQp& qp, int status) {
+  complete(qp, qp.queue.front(), status);
+  qp.queue.pop_front();
+  qp.state = verbs::kStateError;
+  flush(qp);
+}
+
+enum class Fate { kArrived, kLost, kWaits, kGivesUp };
+
+Fate carry(FakeQp& from, const Send& send) {
+  const bool is_rc = from.type == verbs::kQpRc;
+  const auto found = qps.find(from.type == verbs::kQpUd ? send.to_qp : from.remote);
+  FakeQp* const to = found == qps.end() ? nullptr : found->second;
+  const bool is_there =
+      to != nullptr && !control.is_cut && to->type == from.type &&
+      to->state >= verbs::kStateReadyToReceive && to->state <= verbs::kStateReadyToSend &&
+      (from.type == verbs::kQpUd ? to->qkey == send.qkey : to->remote == from.number);
+  if (!is_there) {
+    return is_rc ? Fate::kGivesUp : Fate::kLost;
+  }
+  if (!is_rc && draws.next() % 1'000'000 < static_cast<std::uint64_t>(control.loss * 1e6)) {
+    return Fate::kLost;
+  }
+  auto& srq = *static_cast<FakeSrq*>(to->srq);
+  if (srq.buffers.empty()) {
+    return is_rc ? Fate::kWaits : Fate::kLost;
+  }
+  const FakeSrq::Buffer buffer = srq.buffers.front();
+  srq.buffers.pop_front();
+  const std::size_t before = from.type == verbs::kQpUd ? verbs::kGrhBytes : 0;
+  require(before + send.content.size() <= buffer.bytes, "a receive buffer is too small");
+  std::memset(buffer.begin, 0, before);
+  std::copy(send.content.begin(), send.content.end(), buffer.begin + before);
+  verbs::Completion it{};
+  it.id = buffer.id;
+  it.opcode = verbs::kReceived;
+  it.bytes = static_cast<std::uint32_t>(before + send.content.size());
+  it.immediate = send.immediate;
+  it.flags = verbs::kWithImmediate | (before > 0 ? 1U : 0U);
+  it.qp_number = to->number;
+  it.source_qp = from.number;
+  static_cast<FakeCq*>(to->receive_cq)->done.push_back(it);
+  return Fate::kArrived;
+}
+
+/// One turn of all NICs: of each queue pair what is in its send queue, in order.
+void turn() {
+  ++polls;
+  for (const auto& [number, it] : qps) {
+    FakeQp& qp = *it;
+    while (!qp.queue.empty()) {
+      if (control.fail_qp == number) {
+        control.fail_qp = 0;
+        break_down(qp, kGaveUp);
+        break;
+      }
+      const Fate fate = carry(qp, qp.queue.front());
+      if (fate == Fate::kWaits) {
+        break;
+      }
+      if (fate == Fate::kGivesUp) {
+        break_down(qp, kGaveUp);
+        break;
+      }
+      qp.late.push_back({std::move(qp.queue.front()), verbs::kSuccess,
+                         polls + (control.completes_at_once ? 0 : kLatePolls)});
+      qp.queue.pop_front();
+    }
+    while (!qp.late.empty() && qp.late.front().due <= polls) {
+      complete(qp, qp.late.front().send, qp.late.front().status);
+      qp.late.pop_front();
+    }
+  }
+}
+
+int poll_cq(verbs::Cq* cq, int count, verbs::Completion* completions) {
+  const std::lock_guard lock(mutex);
+  turn();
+  auto& done = static_cast<FakeCq*>(cq)->done;
+  int taken = 0;
+  for (; taken < count && !done.empty(); ++taken) {
+    completions[taken] = done.front();
+    done.pop_front();
+  }
+  return taken;
+}
+
+int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest** bad) {
+  const std::lock_guard lock(mutex);
+  FakeQp& qp = *static_cast<FakeQp*>(base);
+  for (; request != nullptr; request = request->next) {
+    *bad = request;
+    require(qp.state == verbs::kStateReadyToSend || qp.state == verbs::kStateError,
+            "a send on a queue pair that may not send");
+    require(request->opcode == verbs::kSendWithImmediate,
+            "an operation that the fake does not know");
+    if (qp.queue.size() + qp.late.size() >= qp.depth) {
+      return ENOMEM;
+    }
+    Send send;
+    send.id = request->id;
+    send.segments.assign(request->segments, request->segments + request->segment_count);
+    send.content = gather(send.segments);
+    send.immediate = request->immediate;
+    send.is_signaled = true;
+    if (qp.type == verbs::kQpUd) {
+      require(request->to.ud.address != nullptr, "a datagram without an address");
+      require(send.content.size() <= std::size_t{128} << control.mtu_code,
+              "a datagram longer than the MTU");
+      send.to_qp = request->to.ud.qp_number;
+      send.qkey = request->to.ud.qkey;
+    }
+    if ((request->flags & verbs::kInline) != 0) {
+      require(send.content.size() <= qp.inline_bytes, "too much for inline data");
+      send.segments.clear();
+    }
+    for (const verbs::Segment& segment : send.segments) {
+      check_segment(segment);
+    }
+    ++control.sends;
+    qp.queue.push_back(std::move(send));
+    if (qp.state == verbs::kStateError) {
+      flush(qp);
+    }
+  }
+  return 0;
+}
+
+int post_srq_receive(verbs::Srq* base, verbs::ReceiveRequest* request,
+                     verbs::ReceiveRequest** bad) {
+  const std::lock_guard lock(mutex);
+  auto& srq = *static_cast<FakeSrq*>(base);
+  for (; request != nullptr; request = request->next) {
+    *bad = request;
+    if (srq.buffers.size() >= srq.buffers_max) {
+      return ENOMEM;
+    }
+    require(request->segment_count == 1, "a receive in pieces");
+    check_segment(request->segments[0]);
+    srq.buffers.push_back({request->id, reinterpret_cast<std::byte*>(request->segments[0].address),
+                           request->segments[0].bytes});
+  }
+  return 0;
+}
+
+template <class T>
+T* refuse(int error) {
+  errno = error;
+  return nullptr;
+}
+
+}  // namespace
+
+#define FAKE extern "C" __attribute__((visibility("default")))
+
+/// Each function is declared with the type in the table, so that the fake cannot drift from it.
+#define FAKE_DECLARE(member, symbol, result, parameters) \
+  FAKE std::remove_pointer_t<decltype(verbs::Functions::member)> symbol;
+TUTTI_VERBS_FUNCTIONS(FAKE_DECLARE)
+#undef FAKE_DECLARE
+
+FAKE FakeVerbsControl* fake_verbs_control();
+
+extern "C" {
+
+FakeVerbsControl* fake_verbs_control() { return &control; }
+
+verbs::Device** ibv_get_device_list(int* count) {
+  *count = 2;
+  return new verbs::Device* [3] { &devices[0], &devices[1], nullptr };
+}
+void ibv_free_device_list(verbs::Device** list) { delete[] list; }
+const char* ibv_get_device_name(verbs::Device* device) { return device->name.c_str(); }
+
+verbs::Context* ibv_open_device(verbs::Device* device) {
+  auto* const context = new verbs::Context{};
+  context->device = device;
+  context->ops.poll_cq = poll_cq;
+  context->ops.post_send = post_send;
+  context->ops.post_srq_receive = post_srq_receive;
+  return context;
+}
+int ibv_close_device(verbs::Context* context) {
+  delete context;
+  return 0;
+}
+
+int ibv_query_port(verbs::Context* context, std::uint8_t port, verbs::PortAttributes* it) {
+  if (port != 1) {
+    return EINVAL;
+  }
+  it->state = control.is_active ? verbs::kPortActive : 1;
+  it->active_mtu = control.mtu_code;
+  it->gid_count = 2;
+  it->lid = static_cast<std::uint16_t>(context->device->number + 1);
+  it->active_width = 2;
+  it->active_speed = 32;
+  it->link_layer = 1;  // InfiniBand
+  return 0;
+}
+int ibv_query_gid(verbs::Context* context, std::uint8_t /*port*/, int index, verbs::Gid* gid) {
+  *gid = {};
+  if (index == 0) {
+    (*gid)[0] = 0xfe;
+    (*gid)[1] = 0x80;
+    gid->back() = static_cast<std::uint8_t>(context->device->number + 1);
+  }
+  return 0;
+}
+
+verbs::Pd* ibv_alloc_pd(verbs::Context* context) { return new verbs::Pd{context, 0}; }
+int ibv_dealloc_pd(verbs::Pd* pd) {
+  delete pd;
+  return 0;
+}
+
+verbs::Mr* ibv_reg_mr(verbs::Pd* pd, void* address, std::size_t bytes, int /*access*/) {
+  const std::lock_guard lock(mutex);
+  if (control.refuses_memory) {
+    return refuse<verbs::Mr>(ENOMEM);
+  }
+  auto* const mr = new verbs::Mr{pd->context, pd, address, bytes, 0, ++next_key, ++next_key};
+  regions[mr->local_key] = mr;
+  return mr;
+}
+int ibv_dereg_mr(verbs::Mr* mr) {
+  const std::lock_guard lock(mutex);
+  for (const auto& [number, qp] : qps) {
+    const auto uses = [&](const Send& send) {
+      return std::any_of(send.segments.begin(), send.segments.end(),
+                         [&](const auto& it) { return it.local_key == mr->local_key; });
+    };
+    require(std::none_of(qp->queue.begin(), qp->queue.end(), uses) &&
+                std::none_of(qp->late.begin(), qp->late.end(),
+                             [&](const Late& it) { return uses(it.send); }),
+            "memory was deregistered while a send reads it");
+  }
+  regions.erase(mr->local_key);
+  delete mr;
+  return 0;
+}
+
+verbs::Cq* ibv_create_cq(verbs::Context* context, int entries, void* /*cq_context*/,
+                         verbs::CompletionChannel* /*channel*/, int /*vector*/) {
+  auto* const cq = new FakeCq{};
+  cq->context = context;
+  cq->entries = entries;
+  return cq;
+}
+int ibv_destroy_cq(verbs::Cq* cq) {
+  const std::lock_guard lock(mutex);
+  require(static_cast<FakeCq*>(cq)->users == 0, "a completion queue was destroyed while in use");
+  delete static_cast<FakeCq*>(cq);
+  return 0;
+}
+
+verbs::Srq* ibv_create_srq(verbs::Pd* pd, verbs::SrqAttributes* attributes) {
+  auto* const srq = new FakeSrq{};
+  srq->context = pd->context;
+  srq->pd = pd;
+  srq->buffers_max = attributes->requests_max;
+  return srq;
+}
+int ibv_destroy_srq(verbs::Srq* srq) {
+  const std::lock_guard lock(mutex);
+  require(static_cast<FakeSrq*>(srq)->users == 0, "a receive queue was destroyed while in use");
+  delete static_cast<FakeSrq*>(srq);
+  return 0;
+}
+
+verbs::Qp* ibv_create_qp(verbs::Pd* pd, verbs::QpInitial* initial) {
+  const std::lock_guard lock(mutex);
+  if ((initial->type == verbs::kQpUc && !control.has_uc)) {
+    return refuse<verbs::Qp>(EOPNOTSUPP);
+  }
+  if (static_cast<int>(initial->capacity.inline_bytes) > control.inline_bytes_max) {
+    return refuse<verbs::Qp>(EINVAL);
+  }
+  if (static_cast<int>(qps.size()) >= control.qps_max) {
+    return refuse<verbs::Qp>(ENOMEM);
+  }
+  auto* const qp = new FakeQp{};
+  qp->context = pd->context;
+  qp->pd = pd;
+  qp->send_cq = initial->send_cq;
+  qp->receive_cq = initial->receive_cq;
+  qp->srq = initial->srq;
+  qp->type = initial->type;
+  qp->depth = initial->capacity.send_requests;
+  qp->inline_bytes = initial->capacity.inline_bytes;
+  qp->number = ++next_number;
+  qps[qp->number] = qp;
+  ++static_cast<FakeCq*>(qp->send_cq)->users;
+  ++static_cast<FakeCq*>(qp->receive_cq)->users;
+  ++static_cast<FakeSrq*>(qp->srq)->users;
+  control.qps = qps.size();
+  return qp;
+}
+int ibv_modify_qp(verbs::Qp* base, verbs::QpAttributes* attributes, int mask) {
+  const std::lock_guard lock(mutex);
+  auto& qp = *static_cast<FakeQp*>(base);
+  using namespace verbs;  // The masks.
+  const bool is_ud = qp.type == kQpUd;
+  const bool is_rc = qp.type == kQpRc;
+  const auto has = [&](int bits) { return mask == (bits | kMaskState); };
+  switch (attributes->state) {
+    case kStateInit:
+      if (qp.state != kStateReset ||
+          !has(kMaskPkeyIndex | kMaskPort | (is_ud ? kMaskQkey : kMaskAccessFlags))) {
+        return EINVAL;
+      }
+      qp.qkey = attributes->qkey;
+      break;
+    case kStateReadyToReceive:
+      if (qp.state != kStateInit ||
+          !has(is_ud ? 0
+                     : kMaskAddress | kMaskPathMtu | kMaskRemoteQp | kMaskReceivePsn |
+                           (is_rc ? kMaskReadsIn | kMaskNotReadyTimer : 0))) {
+        return EINVAL;
+      }
+      if (!is_ud && (attributes->path_mtu < 1 || attributes->path_mtu > control.mtu_code)) {
+        return EINVAL;
+      }
+      qp.remote = attributes->remote_qp;
+      break;
+    case kStateReadyToSend:
+      if (qp.state != kStateReadyToReceive ||
+          !has(kMaskSendPsn |
+               (is_rc ? kMaskTimeout | kMaskRetries | kMaskNotReadyRetries | kMaskReadsOut : 0))) {
+        return EINVAL;
+      }
+      break;
+    case kStateError:
+      flush(qp);
+      break;
+    default:
+      return EINVAL;
+  }
+  qp.state = attributes->state;
+  return 0;
+}
+int ibv_destroy_qp(verbs::Qp* base) {
+  const std::lock_guard lock(mutex);
+  auto* const qp = static_cast<FakeQp*>(base);
+  --static_cast<FakeCq*>(qp->send_cq)->users;
+  --static_cast<FakeCq*>(qp->receive_cq)->users;
+  --static_cast<FakeSrq*>(qp->srq)->users;
+  qps.erase(qp->number);
+  control.qps = qps.size();
+  delete qp;
+  return 0;
+}
+
+verbs::AddressHandle* ibv_create_ah(verbs::Pd* pd, verbs::AddressAttributes* attributes) {
+  if (attributes->is_global == 0 || attributes->port != 1 ||
+      attributes->route.flow_label > 0xf'ffff) {
+    return refuse<verbs::AddressHandle>(EINVAL);
+  }
+  return new verbs::AddressHandle{pd->context, pd, 0};
+}
+int ibv_destroy_ah(verbs::AddressHandle* address) {
+  delete address;
+  return 0;
+}
+
+const char* ibv_wc_status_str(int status) {
+  return status == kGaveUp     ? "transport retry counter exceeded"
+         : status == kNotReady ? "RNR retry counter exceeded"
+                               : "an error";
+}
+
+}  // extern "C"

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a test may tell the fake of libibverbs (fake_verbs.cpp): the symbol fake_verbs_control.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::testing {
+
+struct FakeVerbsControl {
+  std::uint64_t seed = 1;
+  double loss = 0;  ///< Share of what UC and UD send that gets lost.
+  bool has_uc = true;
+  int inline_bytes_max = 256;
+  int qps_max = 1 << 20;           ///< Of all devices; create_qp fails then.
+  int mtu_code = 5;                ///< ibv_mtu of all ports: 4096.
+  bool is_active = true;           ///< All ports.
+  bool refuses_memory = false;     ///< reg_mr fails with ENOMEM.
+  bool completes_at_once = false;  ///< Else a send completes some polls after it has arrived.
+  std::uint32_t fail_qp = 0;       ///< The next send of this queue pair fails, then 0 again.
+  bool is_cut = false;             ///< Nothing arrives anywhere. RC gives up at once.
+  std::uint64_t qps = 0;           ///< There are now.
+  std::uint64_t sends = 0;         ///< Posted so far.
+};
+
+}  // namespace tutti::testing

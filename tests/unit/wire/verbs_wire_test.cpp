@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// VerbsWire over the fake of libibverbs. The contract runs on real devices, too, where
+// TUTTI_TEST_VERBS names two that reach each other ("rxe0,rxe1").
+#include "wire/verbs/verbs_wire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/dynamic_library.hpp"
+#include "support/fake_verbs.hpp"
+#include "support/wire_contract.hpp"
+
+namespace tutti::wire::verbs {
+namespace {
+
+using testing::Collector;
+using testing::Conversation;
+using testing::TestPacket;
+using testing::WirePair;
+using tutti::testing::FakeVerbsControl;
+
+std::string real_devices() {
+  const char* const text = std::getenv("TUTTI_TEST_VERBS");
+  return text == nullptr ? "" : text;
+}
+
+const Functions& library() {
+  static const Functions functions = [] {
+    auto loaded = load_library(real_devices().empty() ? TUTTI_FAKE_VERBS : "libibverbs.so.1");
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return loaded.ok() ? *loaded : Functions();
+  }();
+  return functions;
+}
+
+FakeVerbsControl& control() {
+  static FakeVerbsControl* const it = [] {
+    FakeVerbsControl* (*get)() = nullptr;
+    const auto fake = DynamicLibrary::open(TUTTI_FAKE_VERBS);
+    EXPECT_TRUE(fake.ok() && fake->resolve("fake_verbs_control", &get));
+    return get();
+  }();
+  return *it;
+}
+
+VerbsOptions options_of(int end, const std::string& service) {
+  VerbsOptions options;
+  const std::string devices = real_devices().empty() ? "fake_0,fake_1" : real_devices();
+  const std::size_t comma = devices.find(',');
+  options.device = end == 0 ? devices.substr(0, comma) : devices.substr(comma + 1);
+  options.service = service;
+  options.paths = 8;
+  options.receive_buffers = 64;
+  options.bounce_buffers = 16;
+  return options;
+}
+
+std::unique_ptr<VerbsWire> open(const VerbsOptions& options) {
+  auto wire = VerbsWire::open(library(), options);
+  EXPECT_TRUE(wire.ok()) << wire.status().message();
+  return wire.ok() ? std::move(*wire) : nullptr;
+}
+
+WirePair pair_of(const std::string& service) {
+  return {nullptr, open(options_of(0, service)), open(options_of(1, service))};
+}
+
+class VerbsContract : public ::testing::TestWithParam<std::tuple<const char*, testing::WireCheck>> {
+};
+TEST_P(VerbsContract, holds) {
+  const auto& [service, check] = GetParam();
+  check.run([service = service] { return pair_of(service); });
+}
+INSTANTIATE_TEST_SUITE_P(wire, VerbsContract,
+                         ::testing::Combine(::testing::Values("uc", "rc", "ud"),
+                                            ::testing::ValuesIn(testing::wire_checks())),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param)) + "_" +
+                                  std::get<1>(one.param).name;
+                         });
+
+/// What only the fake can do.
+class FakeNic : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!real_devices().empty()) {
+      GTEST_SKIP() << "on the fake NIC alone";
+    }
+    control() = FakeVerbsControl();
+  }
+  void TearDown() override {
+    if (real_devices().empty()) {
+      EXPECT_EQ(0U, control().qps);
+      control() = FakeVerbsControl();
+    }
+  }
+};
+
+/// Whole chunks on all paths, `count` of them; how many arrive.
+std::size_t pass_chunks(Conversation& talk, std::uint64_t first, std::uint64_t count) {
+  const transport::WireCapabilities wire = talk.pair.a->capabilities();
+  std::vector<std::unique_ptr<TestPacket>> packets;
+  for (std::uint64_t number = first; number < first + count; ++number) {
+    packets.push_back(std::make_unique<TestPacket>(number, talk.b_named_by_a,
+                                                   Conversation::kHeaderBytes, wire.chunk_bytes));
+    packets.back()->transmission.path = static_cast<transport::PathId>(number % wire.paths);
+    talk.send(*talk.pair.a, *packets.back());
+  }
+  EXPECT_TRUE(talk.wait([&] {
+    return std::all_of(packets.begin(), packets.end(), [&](const auto& packet) {
+      return Conversation::has_left(*talk.pair.a, talk.at_a, *packet);
+    });
+  }));
+  std::size_t arrived = 0;
+  for (const auto& packet : packets) {
+    const auto found = talk.at_b.received.find(packet->transmission.cookie);
+    if (found != talk.at_b.received.end()) {
+      ++arrived;
+      expect_equal(*packet, found->second);
+    }
+  }
+  return arrived;
+}
+
+TEST_F(FakeNic, open__says_why_it_cannot) {
+  const auto why = [](const VerbsOptions& options) {
+    const auto wire = VerbsWire::open(library(), options);
+    return wire.ok() ? std::string() : wire.status().message();
+  };
+  VerbsOptions options = options_of(0, "uc");
+  options.device = "fake_7";
+  EXPECT_EQ("RDMA: there is no fake_7 port 1", why(options));
+  options = options_of(0, "xrc");
+  EXPECT_EQ("RDMA: there is no service 'xrc'; there are auto, uc, rc and ud", why(options));
+  control().is_active = false;
+  EXPECT_EQ("RDMA: fake_0 port 1 is not active; remedy: its link", why(options_of(0, "uc")));
+  control() = FakeVerbsControl();
+  control().refuses_memory = true;
+  EXPECT_NE(std::string::npos, why(options_of(0, "uc")).find("remedy: a higher ulimit -l"));
+  control() = FakeVerbsControl();
+  control().qps_max = 0;
+  EXPECT_NE(std::string::npos, why(options_of(0, "uc")).find("no UD queue pair of fake_0"));
+}
+
+TEST_F(FakeNic, open__without_uc_is_rc_and_a_fallback) {
+  EXPECT_EQ(Service::kUc, open(options_of(0, "auto"))->service());
+  control().has_uc = false;
+  VerbsOptions options = options_of(0, "auto");
+  std::string told;
+  options.on_fallback = [&](const std::string& what, const std::string&) { told = what; };
+  EXPECT_EQ(Service::kRc, open(options)->service());
+  EXPECT_EQ("RC and not UC, which fake_0 does not have", told);
+}
+
+TEST_F(FakeNic, open__without_inline_data) {
+  control().inline_bytes_max = 0;
+  for (const char* const service : {"uc", "rc", "ud"}) {
+    Conversation talk([&] { return pair_of(service); });
+    const TestPacket packet(1, talk.b_named_by_a, Conversation::kHeaderBytes, 100);
+    expect_equal(packet, talk.pass(packet));
+  }
+}
+
+TEST_F(FakeNic, add_peer__refuses_another_service) {
+  const auto a = open(options_of(0, "uc"));
+  const auto b = open(options_of(1, "rc"));
+  const auto peer = a->add_peer(b->address(), 0);
+  ASSERT_FALSE(peer.ok());
+  EXPECT_EQ(ErrorCode::kInvalidArgument, peer.status().code());
+  EXPECT_EQ("RDMA: the peer uses RC, this end UC; remedy: the same TUTTI_NET_VERBS everywhere",
+            peer.status().message());
+}
+
+TEST_F(FakeNic, add_peer__shares_queue_pairs_between_connections) {
+  Conversation talk([] { return pair_of("uc"); });
+  EXPECT_TRUE(talk.wait([&] { return talk.pair.a->reach(talk.b_named_by_a).is_known; }));
+  const std::uint64_t qps = control().qps;
+  EXPECT_EQ(2U * (8 + 1), qps);
+  ASSERT_TRUE(talk.pair.a->add_peer(talk.pair.b->address(), 0).ok());
+  EXPECT_EQ(qps, control().qps);
+  ASSERT_TRUE(talk.pair.a->add_peer(talk.pair.b->address(), 0x68).ok());
+  EXPECT_EQ(qps + 8, control().qps);  // Another traffic class.
+}
+
+/// More queue pairs than one datagram has room for.
+TEST_F(FakeNic, add_peer__with_256_paths_and_a_short_mtu) {
+  control().mtu_code = 2;  // 512 bytes
+  VerbsOptions a = options_of(0, "uc");
+  VerbsOptions b = options_of(1, "uc");
+  a.paths = 256;
+  b.paths = 200;
+  Conversation talk([&] { return WirePair{nullptr, open(a), open(b)}; });
+  EXPECT_TRUE(talk.wait([&] {
+    return talk.pair.a->reach(talk.b_named_by_a).is_known &&
+           talk.pair.b->reach(talk.a_named_by_b).is_known;
+  }));
+  EXPECT_EQ(2U * (200 + 1), control().qps);
+  EXPECT_EQ(32U, pass_chunks(talk, 1, 32));
+}
+
+TEST_F(FakeNic, add_peer__connects_though_datagrams_are_lost) {
+  control().loss = 0.4;
+  Conversation talk([] { return pair_of("rc"); });
+  EXPECT_TRUE(talk.wait([&] {
+    return talk.pair.a->reach(talk.b_named_by_a).is_known &&
+           talk.pair.b->reach(talk.a_named_by_b).is_known;
+  }));
+  EXPECT_EQ(16U, pass_chunks(talk, 1, 16));
+}
+
+TEST_F(FakeNic, reach__a_peer_that_is_not_there_is_tried) {
+  const auto a = open(options_of(0, "uc"));
+  const auto b = open(options_of(1, "uc"));  // Does not know of a.
+  const auto peer = a->add_peer(b->address(), 0);
+  ASSERT_TRUE(peer.ok());
+  Collector collector;
+  const auto end = std::chrono::steady_clock::now() + Conversation::kWaitMax;
+  while (!a->reach(*peer).is_tried && std::chrono::steady_clock::now() < end) {
+    a->receive(collector, 1);
+    b->receive(collector, 1);
+  }
+  EXPECT_TRUE(a->reach(*peer).is_tried);
+  EXPECT_FALSE(a->reach(*peer).is_heard || a->reach(*peer).is_known);
+}
+
+TEST_F(FakeNic, send__what_uc_loses_is_lost_whole) {
+  Conversation talk([] { return pair_of("uc"); });
+  EXPECT_EQ(16U, pass_chunks(talk, 1, 16));
+  control().loss = 0.3;
+  const std::size_t arrived = pass_chunks(talk, 100, 200);
+  EXPECT_GT(arrived, 100U);
+  EXPECT_LT(arrived, 180U);
+}
+
+/// A queue pair that fails loses what it had, and is replaced at both ends.
+TEST_F(FakeNic, send__a_failed_queue_pair_is_replaced) {
+  for (const char* const service : {"uc", "rc"}) {
+    Conversation talk([&] { return pair_of(service); });
+    EXPECT_EQ(16U, pass_chunks(talk, 1, 16));
+    const std::uint64_t qps = control().qps;
+    const std::string before = talk.pair.a->report();
+    EXPECT_EQ("", before);
+    control().is_cut = true;  // Which RC notices, UC does not.
+    const std::size_t arrived = pass_chunks(talk, 100, 8);
+    control().is_cut = false;
+    EXPECT_EQ(0U, arrived);
+    EXPECT_TRUE(talk.wait([&] {
+      return talk.pair.a->reach(talk.b_named_by_a).is_known &&
+             talk.pair.b->reach(talk.a_named_by_b).is_known;
+    }));
+    talk.wait([&, rounds = 0]() mutable { return ++rounds > 200; });
+    EXPECT_EQ(32U, pass_chunks(talk, 200, 32)) << service;
+    EXPECT_EQ(qps, control().qps);
+    EXPECT_EQ(std::string(service) == "rc",
+              talk.pair.a->report().find("transport retry counter exceeded") != std::string::npos)
+        << talk.pair.a->report();
+  }
+}
+
+/// The NIC has fewer queue pairs than there are to be paths: those that there are carry all.
+TEST_F(FakeNic, add_peer__fewer_queue_pairs_than_paths) {
+  control().qps_max = 2 + 12;
+  std::string told;
+  VerbsOptions b = options_of(1, "uc");
+  b.on_fallback = [&](const std::string& what, const std::string&) { told = what; };
+  Conversation talk([&] { return WirePair{nullptr, open(options_of(0, "uc")), open(b)}; });
+  EXPECT_TRUE(talk.wait([&] {
+    return talk.pair.a->reach(talk.b_named_by_a).is_known &&
+           talk.pair.b->reach(talk.a_named_by_b).is_known;
+  }));
+  EXPECT_EQ(4U, pass_chunks(talk, 8, 4));  // Paths 0 to 3.
+  EXPECT_EQ(0U, told.find("fewer queue pairs than paths")) << told;
+}
+
+/// Payloads are read from where they are, if that is registered, else copied.
+TEST_F(FakeNic, register_memory__errors_name_the_remedy) {
+  const auto a = open(options_of(0, "uc"));
+  std::vector<std::byte> bytes(1000);
+  control().refuses_memory = true;
+  const Status status = a->register_memory(bytes);
+  EXPECT_EQ(ErrorCode::kUnavailable, status.code());
+  EXPECT_NE(std::string::npos, status.message().find("remedy: a higher ulimit -l"));
+}
+
+/// Of a path that takes nothing, packets are lost after a while and the others go on.
+TEST_F(FakeNic, send__a_full_path_does_not_hold_up_the_others_for_ever) {
+  transport::TimeNs now = 1;
+  VerbsOptions options = options_of(0, "rc");
+  options.clock = [&] { return now += 1000; };
+  options.send_depth = 2;
+  Conversation talk([&] { return WirePair{nullptr, open(options), open(options_of(1, "rc"))}; });
+  EXPECT_TRUE(talk.wait([&] { return talk.pair.a->reach(talk.b_named_by_a).is_known; }));
+  std::vector<std::unique_ptr<TestPacket>> packets;
+  for (std::uint64_t number = 1; number <= 3; ++number) {
+    packets.push_back(
+        std::make_unique<TestPacket>(number, talk.b_named_by_a, Conversation::kHeaderBytes, 5000));
+  }
+  EXPECT_TRUE(talk.pair.a->send(packets[0]->transmission));
+  EXPECT_TRUE(talk.pair.a->send(packets[1]->transmission));
+  EXPECT_FALSE(talk.pair.a->send(packets[2]->transmission));
+  now += VerbsWire::kFullNsMax;
+  EXPECT_TRUE(talk.pair.a->send(packets[2]->transmission));
+  EXPECT_TRUE(talk.wait([&] { return talk.at_a.completed.size() == 3; }));
+  EXPECT_EQ(2U, talk.at_b.received.size());
+  EXPECT_EQ(1U, talk.pair.a->counters().refused);
+}
+
+}  // namespace
+}  // namespace tutti::wire::verbs
