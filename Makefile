@@ -62,7 +62,7 @@ build: ## everything in build/dev
 
 .PHONY: test
 test: build ## all tests; the last line counts them
-	@$(set_up) torch
+	@$(set_up) torch rdma_vm
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest
 

