@@ -8,8 +8,8 @@
 leaves cuda/cuda.h, nccl/nccl.h, nvml/nvml.h, hip/hip/hip_runtime_api.h,
 rocm_smi/rocm_smi/rocm_smi.h and verbs/infiniband/verbs.h below that directory, as far as they can
 be had: from this machine, else from PyPI (CUDA, NCCL, NVML; headers alone are kept) and from Debian
-(HIP, ROCm SMI, verbs; unpacked, not installed). Nothing of them is compiled into the product. One line on stderr for each vendor
-that is missing; the exit code is then 1.
+(HIP, ROCm SMI, verbs; unpacked, not installed). Nothing of them is compiled into the product. One
+line on stderr for each vendor that is missing; the exit code is then 1.
 """
 
 from __future__ import annotations

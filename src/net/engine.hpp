@@ -100,7 +100,11 @@ struct Request {
   transport::TimeNs posted_ns = 0;    ///< If there is a trace.
   transport::SendRequest send;        ///< The whole message.
   transport::ReceiveRequest receive;  ///< Sub-connection 0's part.
-  std::uint64_t first_slot = 0;       ///< Of a receive: the number of its first part's advert.
+  /// Of a receive: what peers may write into (wire::Wire::open_window); 0: nothing.
+  std::array<std::uint64_t, transport::kReceivePartsMax> windows{};
+  enum class WindowState : std::uint8_t { kNone, kOpening, kOpen, kClosing };
+  WindowState window_state = WindowState::kNone;
+  std::uint64_t first_slot = 0;  ///< Of a receive: the number of its first part's advert.
   std::atomic<std::int32_t> open_parts = kFirstPart;
   std::atomic<bool> is_accepted = false;  ///< By sub-connection 0's engine.
   /// Written by sub-connection 0's engine: parts of a send that other sub-connections have got.
@@ -248,9 +252,12 @@ class Engine : private wire::Arrivals {
   bool take_events();
   void take_event(SubConnection& sub, const transport::Event& event);
   bool must_wait(SubConnection& sub, const transport::Event& event);
+  bool open_windows(const SubConnection& sub, Request* request);
+  bool close_windows(Request* request);
   bool is_held(const SubConnection& sub) const;
   void take_eager_event(SubConnection& sub, const transport::Event& event);
   void finish(SubConnection& sub, Request* request, transport::Outcome outcome, Bytes bytes);
+  void finish_waiting(SubConnection& sub, Request* request, transport::Outcome outcome);
   void answer(SubConnection& sub, Request* request, transport::Outcome outcome, Bytes bytes);
   void end(SubConnection& sub, transport::Outcome outcome);
   void look_after_peers(transport::TimeNs now);
@@ -337,7 +344,10 @@ class Engine : private wire::Arrivals {
     SubConnection* sub = nullptr;
     transport::Event event;
   };
-  std::vector<HeldEvent> held_;  ///< Ends of sends that it still reads, and of their connections.
+  /// Ends of sends that it still reads, of receives that peers may still write into, and of their
+  /// connections.
+  std::vector<HeldEvent> held_;
+  bool opens_windows_ = false;  ///< Some waiting receive wants windows that have not opened yet.
   transport::Transmission next_;
   bool has_next_ = false;
   bool is_blocked_ = false;        ///< The wire had no room for what is together.

@@ -37,7 +37,7 @@ void Engine::end(SubConnection& sub, Outcome outcome) {
   show(sub, monotonic_ns());
   for (std::deque<Post>* waiting : {&sub.waiting_receives, &sub.waiting_sends}) {
     for (const Post& post : *waiting) {
-      finish(sub, post.request, outcome == Outcome::kOk ? Outcome::kClosed : outcome, 0);
+      finish_waiting(sub, post.request, outcome);
     }
     waiting->clear();
   }

@@ -154,6 +154,12 @@ void Engine::wake(Sleep at_least) {
 
 bool Engine::work() {
   bool did = take_posted();
+  if (std::exchange(opens_windows_, false)) {
+    for (const std::unique_ptr<SubConnection>& sub : subs_) {
+      post_waiting(*sub);
+    }
+    did = true;
+  }
   if (std::exchange(has_new_send_, false)) {
     transmit_first(monotonic_ns());
   }
@@ -239,8 +245,12 @@ bool Engine::post_now(const Post& post) {
   SubConnection& sub = *post.sub;
   Request* const request = post.request;
   if (sub.has_ended() || sub.is_peer_gone) {
-    finish(sub, request, sub.outcome == Outcome::kOk ? Outcome::kClosed : sub.outcome, 0);
+    finish_waiting(sub, request, sub.outcome);
     return true;
+  }
+  if (!request->is_send && !open_windows(sub, request)) {
+    opens_windows_ = true;
+    return false;
   }
   const TimeNs now = monotonic_ns();
   // Of several sub-connections, the others may be closed while this one still has eager sends.
@@ -271,9 +281,65 @@ bool Engine::post_now(const Post& post) {
   }
   if (!status.ok()) {
     const bool is_too_long = status.code() == ErrorCode::kInvalidArgument;
-    finish(sub, request, is_too_long ? Outcome::kTruncated : Outcome::kClosed, 0);
+    finish_waiting(sub, request, is_too_long ? Outcome::kTruncated : Outcome::kClosed);
   }
   return true;
+}
+
+/// Lets the peer's NIC write into long receives. False: not all of it is open yet.
+bool Engine::open_windows(const SubConnection& sub, Request* request) {
+  if (capabilities_.window_bytes_min == 0 || sub.split != nullptr ||
+      request->window_state == Request::WindowState::kOpen) {
+    return true;
+  }
+  const std::span parts(request->receive.parts.data(), request->receive.part_count);
+  if (request->window_state == Request::WindowState::kNone) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const bool is_long = parts[i].capacity_bytes >= capabilities_.window_bytes_min &&
+                           parts[i].stride.unit_bytes == 0;
+      request->windows[i] =
+          is_long ? wire_->open_window({parts[i].data, parts[i].capacity_bytes}) : 0;
+    }
+    const auto used = std::span(request->windows).first(parts.size());
+    if (std::all_of(used.begin(), used.end(), [](std::uint64_t window) { return window == 0; })) {
+      return true;
+    }
+    request->window_state = Request::WindowState::kOpening;
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (request->windows[i] != 0 && !wire_->has_opened(request->windows[i], &parts[i].remote)) {
+      return false;
+    }
+  }
+  request->window_state = Request::WindowState::kOpen;
+  return true;
+}
+
+/// False: a peer may still write into one of them.
+bool Engine::close_windows(Request* request) {
+  if (request->window_state == Request::WindowState::kNone) {
+    return true;
+  }
+  const auto used = std::span(request->windows).first(request->receive.part_count);
+  if (std::exchange(request->window_state, Request::WindowState::kClosing) !=
+      Request::WindowState::kClosing) {
+    for (const std::uint64_t window : used) {
+      if (window != 0) {
+        wire_->close_window(window);
+      }
+    }
+  }
+  bool are_closed = true;
+  for (std::uint64_t& window : used) {
+    if (window != 0 && wire_->has_closed(window)) {
+      window = 0;
+    }
+    are_closed = are_closed && window == 0;
+  }
+  if (are_closed) {
+    request->window_state = Request::WindowState::kNone;
+  }
+  return are_closed;
 }
 
 /// The send of a copy of the request's bytes.
@@ -471,11 +537,14 @@ void Engine::take_event(SubConnection& sub, const transport::Event& event) {
   post_waiting(sub);
 }
 
-/// Whether the wire still reads bytes of a send that has ended: its caller may not have them yet.
-/// The end of the connection waits with it.
+/// Whether the wire still reads bytes of a send that has ended, or a peer may still write into a
+/// receive that has: its caller may not have them yet. The end of the connection waits with it.
 bool Engine::must_wait(SubConnection& sub, const transport::Event& event) {
   if (event.kind == transport::EventKind::kConnectionDone) {
     return is_held(sub);
+  }
+  if (event.kind == transport::EventKind::kReceiveDone && sub.split == nullptr) {
+    return !close_windows(reinterpret_cast<Request*>(event.context & ~kPartMask));
   }
   if (event.kind != transport::EventKind::kSendDone) {
     return false;
@@ -509,6 +578,20 @@ void Engine::finish(SubConnection& sub, Request* request, Outcome outcome, Bytes
     sub.state = SubConnection::State::kFailed;
   }
   answer(sub, request, outcome, bytes);
+}
+
+/// Of a request that the transport does not have. Its windows may be open, or opening.
+void Engine::finish_waiting(SubConnection& sub, Request* request, Outcome outcome) {
+  outcome = outcome == Outcome::kOk ? Outcome::kClosed : outcome;
+  if (request->is_send || request->window_state == Request::WindowState::kNone) {
+    finish(sub, request, outcome, 0);
+    return;
+  }
+  transport::Event event;
+  event.kind = transport::EventKind::kReceiveDone;
+  event.outcome = outcome;
+  event.context = request->receive.context;
+  held_.push_back({&sub, event});
 }
 
 /// Releases a sub-connection's part of a request.

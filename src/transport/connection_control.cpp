@@ -105,8 +105,10 @@ void Connection::fill_advert(TimeNs now, Transmission& out, PathId path) {
     has_waited_ = false;
     timers_.clear(Timer::kAdvert);
   }
-  fill_control(out, path,
-               encode_advert(common(now, PacketType::kAdvert, 0, path), advert, out.header));
+  fill_control(
+      out, path,
+      encode_advert(common(now, PacketType::kAdvert, advert.has_memory() ? kFlagMemory : 0, path),
+                    advert, out.header));
 }
 
 void Connection::fill_advert_ack(TimeNs now, Transmission& out, PathId path) {

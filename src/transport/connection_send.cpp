@@ -307,6 +307,11 @@ void Connection::fill_data(TimeNs now, std::uint64_t number, std::uint8_t flags,
   const Outgoing& send = outgoing_.at(chunk.message);
   out.payload = send.data == nullptr ? nullptr : send.data + send.stride.at(chunk.offset);
   out.payload_bytes = chunk.bytes;
+  // Once: what is sent again may have been in time, and its receive be over.
+  out.remote = {};
+  if (send.remote.key != 0 && chunk.transmissions == 1 && !options_.authenticates_payload) {
+    out.remote = {send.remote.address + chunk.offset, send.remote.key};
+  }
   out.peer = options_.peer;
   out.path = path;
   out.rail = static_cast<std::uint8_t>(path % wire().rails);

@@ -43,6 +43,8 @@ void IncomingTable::post(const ReceiveRequest& request) {
     to = Slot{};
     to.bytes = {from.data, from.stride, from.capacity_bytes};
     to.whole_bytes = from.whole_bytes == 0 ? from.capacity_bytes : from.whole_bytes;
+    to.remote = from.remote;
+    has_memory_ = has_memory_ || from.remote.key != 0;
     to.tag = from.tag;
     to.request = index;
     to.part = part;
@@ -196,17 +198,18 @@ bool IncomingTable::on_known(std::uint64_t number) {
 bool IncomingTable::can_wait() const {
   constexpr std::uint64_t kEnough = 2;
   const std::uint64_t untold = next_ - told_;
-  return untold < kAdvertsPerPacket && withdrawals_end_ <= told_ &&
-         open_parts_ >= untold + kEnough && 2 * untold <= open_parts_;
+  return untold < (has_memory_ ? kMemoryAdvertsPerPacket : kAdvertsPerPacket) &&
+         withdrawals_end_ <= told_ && open_parts_ >= untold + kEnough && 2 * untold <= open_parts_;
 }
 
 void IncomingTable::fill(AdvertHeader& out) {
   out.first = static_cast<std::uint32_t>(told_);
   out.count = 0;
-  while (told_ != next_ && out.count < kAdvertsPerPacket) {
+  const std::size_t most = has_memory_ ? kMemoryAdvertsPerPacket : kAdvertsPerPacket;
+  while (told_ != next_ && out.count < most) {
     const Slot& it = slot(told_++);
-    out.adverts[out.count++] =
-        it.is_withdrawal ? Advert{it.withdrawn, kWithdrawn} : Advert{it.tag, it.whole_bytes};
+    out.adverts[out.count++] = it.is_withdrawal ? Advert{it.withdrawn, kWithdrawn, {}}
+                                                : Advert{it.tag, it.whole_bytes, it.remote};
   }
 }
 

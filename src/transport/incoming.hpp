@@ -65,6 +65,7 @@ class IncomingTable {
   struct Slot {
     Reassembly bytes;
     Bytes whole_bytes = 0;  ///< What the peer is told.
+    RemoteMemory remote;    ///< Same.
     Tag tag = 0;
     std::uint32_t request = kNoRequest;  ///< kNoRequest: has ended.
     std::uint8_t part = 0;
@@ -100,6 +101,7 @@ class IncomingTable {
   std::uint32_t open_requests_ = 0;
   std::uint32_t open_parts_ = 0;       ///< Of all requests.
   std::uint64_t withdrawals_end_ = 0;  ///< One past the newest slot that is a withdrawal.
+  bool has_memory_ = false;            ///< Of some receive the peer is told where it is.
 };
 
 }  // namespace tutti::transport

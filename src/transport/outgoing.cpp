@@ -75,14 +75,15 @@ bool OutgoingTable::on_advert(std::uint64_t number, const Advert& advert) {
   if (number < next_advert_ || number - first_open_advert_ >= adverts_.size()) {
     return false;
   }
-  adverts_[number & (adverts_.size() - 1)] = {advert.tag, advert.capacity_bytes, false, true};
+  adverts_[number & (adverts_.size() - 1)] = {advert.tag, advert.capacity_bytes, advert.remote,
+                                              false, true};
   const bool is_next = number == next_advert_;
   while (next_advert_ - first_open_advert_ < adverts_.size()) {
     const Waiting& next = adverts_[next_advert_ & (adverts_.size() - 1)];
     if (!next.is_early) {
       break;
     }
-    take_advert({next.tag, next.capacity_bytes});
+    take_advert({next.tag, next.capacity_bytes, next.remote});
   }
   return is_next;
 }
@@ -91,7 +92,8 @@ bool OutgoingTable::on_advert(std::uint64_t number, const Advert& advert) {
 void OutgoingTable::take_advert(const Advert& advert) {
   const std::uint64_t number = next_advert_++;
   Waiting& waiting = adverts_[number & (adverts_.size() - 1)];
-  waiting = {advert.tag, advert.capacity_bytes, advert.capacity_bytes != kWithdrawn, false};
+  waiting = {advert.tag, advert.capacity_bytes, advert.remote, advert.capacity_bytes != kWithdrawn,
+             false};
   if (!waiting.is_open) {
     const std::uint64_t target = expand(advert.tag, number);
     const bool exists = target >= first_open_advert_ && target < number;
@@ -120,6 +122,7 @@ void OutgoingTable::match(std::uint32_t index, std::uint64_t advert) {
   Outgoing& it = sends_[index];
   Waiting& waiting = adverts_[advert & (adverts_.size() - 1)];
   waiting.is_open = false;
+  it.remote = waiting.remote;
   if (it.whole_bytes > waiting.capacity_bytes) {
     it.bytes = 0;
     it.outcome = Outcome::kTruncated;

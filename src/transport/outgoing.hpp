@@ -28,6 +28,7 @@ struct Outgoing {
   Stride stride;
   Bytes bytes = 0;        ///< Of the message; less than posted once it is cancelled or too long.
   Bytes whole_bytes = 0;  ///< What the receive must hold.
+  RemoteMemory remote;    ///< Same, once it is matched.
   Bytes next_offset = 0;  ///< Cut so far.
   std::uint64_t context = 0;
   std::uint64_t age = 0;  ///< Sends posted before it.
@@ -100,6 +101,7 @@ class OutgoingTable {
   struct Waiting {
     Tag tag = 0;
     Bytes capacity_bytes = 0;
+    RemoteMemory remote;
     bool is_open = false;
     bool is_early = false;  ///< Came before the one before it, and waits for it.
   };

@@ -18,9 +18,12 @@ constexpr std::size_t kAckBytes = kCommonHeaderBytes + 28;
 constexpr std::size_t kEchoBytes = 11;
 constexpr std::size_t kAdvertHeadBytes = kCommonHeaderBytes + 8;
 constexpr std::size_t kAdvertBytes = 10;
+constexpr std::size_t kMemoryBytes = 12;  ///< More, with kFlagMemory.
 constexpr std::size_t kNumberBytes = kCommonHeaderBytes + 8;
 static_assert(kAckBytes + kEchoesPerPacket * kEchoBytes <= kHeaderBytesMax);
 static_assert(kAdvertHeadBytes + kAdvertsPerPacket * kAdvertBytes <= kHeaderBytesMax);
+static_assert(kAdvertHeadBytes + kMemoryAdvertsPerPacket * (kAdvertBytes + kMemoryBytes) <=
+              kHeaderBytesMax);
 
 constexpr Bytes kMask48 = (1ULL << 48) - 1;
 
@@ -74,6 +77,7 @@ std::uint8_t flags_of(PacketType type) {
       return 3;
     case PacketType::kCredit:
     case PacketType::kRequest:
+    case PacketType::kAdvert:
       return 1;
     default:
       return 0;
@@ -122,21 +126,25 @@ bool decode_ack(std::span<const std::byte> header, AckHeader& out) {
   return true;
 }
 
-bool decode_advert(std::span<const std::byte> header, AdvertHeader& out) {
+bool decode_advert(std::span<const std::byte> header, bool has_memory, AdvertHeader& out) {
   if (header.size() < kAdvertHeadBytes) {
     return false;
   }
   const std::byte* at = header.data() + kCommonHeaderBytes;
   out.first = get<std::uint32_t>(at);
   const auto count = get<std::uint32_t>(at + 4);
-  if (count == 0 || count > kAdvertsPerPacket ||
-      header.size() != kAdvertHeadBytes + count * kAdvertBytes) {
+  const std::size_t each_bytes = kAdvertBytes + (has_memory ? kMemoryBytes : 0);
+  if (count == 0 || count > (has_memory ? kMemoryAdvertsPerPacket : kAdvertsPerPacket) ||
+      header.size() != kAdvertHeadBytes + count * each_bytes) {
     return false;
   }
   out.count = static_cast<std::uint8_t>(count);
   at += 8;
-  for (std::size_t i = 0; i < out.count; ++i, at += kAdvertBytes) {
-    out.adverts[i] = {get<std::uint32_t>(at), get48(at + 4)};
+  for (std::size_t i = 0; i < out.count; ++i, at += each_bytes) {
+    out.adverts[i] = {get<std::uint32_t>(at), get48(at + 4), {}};
+    if (has_memory) {
+      out.adverts[i].remote = {get<std::uint64_t>(at + 10), get<std::uint32_t>(at + 18)};
+    }
     if (out.adverts[i].capacity_bytes > kMessageBytesMax &&
         out.adverts[i].capacity_bytes != kWithdrawn) {
       return false;
@@ -182,11 +190,17 @@ std::size_t encode_advert(const CommonHeader& common, const AdvertHeader& advert
   put(at, advert.first);
   put(at + 4, std::uint32_t{advert.count});
   at += 8;
-  for (std::size_t i = 0; i < advert.count; ++i, at += kAdvertBytes) {
+  const bool has_memory = (common.flags & kFlagMemory) != 0;
+  const std::size_t each_bytes = kAdvertBytes + (has_memory ? kMemoryBytes : 0);
+  for (std::size_t i = 0; i < advert.count; ++i, at += each_bytes) {
     put(at, advert.adverts[i].tag);
     put48(at + 4, advert.adverts[i].capacity_bytes);
+    if (has_memory) {
+      put(at + 10, advert.adverts[i].remote.address);
+      put(at + 18, advert.adverts[i].remote.key);
+    }
   }
-  return kAdvertHeadBytes + advert.count * kAdvertBytes;
+  return kAdvertHeadBytes + advert.count * each_bytes;
 }
 
 std::size_t encode_pong(const CommonHeader& common, const PongHeader& pong, HeaderBytes& out) {
@@ -232,7 +246,7 @@ bool decode(std::span<const std::byte> header, Packet& out) {
     case PacketType::kAck:
       return decode_ack(header, out.ack);
     case PacketType::kAdvert:
-      return decode_advert(header, out.advert);
+      return decode_advert(header, (common.flags & kFlagMemory) != 0, out.advert);
     case PacketType::kCredit:
     case PacketType::kRequest:
     case PacketType::kAdvertAck:

@@ -7,6 +7,7 @@
 // packet.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,7 @@ inline constexpr std::size_t kCommonHeaderBytes = 24;
 inline constexpr std::size_t kTagOffset = 8;
 inline constexpr std::size_t kEchoesPerPacket = 4;
 inline constexpr std::size_t kAdvertsPerPacket = 6;
+inline constexpr std::size_t kMemoryAdvertsPerPacket = 2;  ///< Of kFlagMemory.
 inline constexpr std::uint32_t kCreditUnitBytes = 256;
 inline constexpr std::uint32_t kTurnaroundUnitNs = 8;
 inline constexpr std::uint32_t kTurnaroundUnknown = 0xffffff;  ///< Or longer: 134 ms.
@@ -54,6 +56,7 @@ inline constexpr std::uint8_t kFlagGap = 1;          ///< kAck: the chunk `cumul
 inline constexpr std::uint8_t kFlagCopy = 2;         ///< kAck: another one has told the same.
 inline constexpr std::uint8_t kFlagSlow = 1;         ///< kCredit: granted beyond what was asked.
 inline constexpr std::uint8_t kFlagRetransmits = 1;  ///< kRequest: some of it was lost before.
+inline constexpr std::uint8_t kFlagMemory = 1;       ///< kAdvert: each says where its memory is.
 
 // Flags of an echo.
 inline constexpr std::uint8_t kEchoEcn = 1;
@@ -101,12 +104,18 @@ struct AckHeader {
 struct Advert {
   Tag tag = 0;
   Bytes capacity_bytes = 0;  ///< kWithdrawn: see there.
+  RemoteMemory remote = {};  ///< With kFlagMemory.
 };
 
 struct AdvertHeader {
   std::uint32_t first = 0;
   std::uint8_t count = 0;
   std::array<Advert, kAdvertsPerPacket> adverts;
+
+  bool has_memory() const {
+    return std::any_of(adverts.begin(), adverts.begin() + count,
+                       [](const Advert& it) { return it.remote.key != 0; });
+  }
 };
 
 struct PongHeader {

@@ -76,6 +76,8 @@ struct WireCapabilities {
   bool marks_ecn = true;              ///< Marks reach handle_datagram.
   /// A NIC reads payloads after the wire has taken the packet (wire::Arrivals::sent).
   bool sends_complete_late = false;
+  /// Receives of so many bytes and more are worth a window (wire::Wire::open_window). 0: none are.
+  Bytes window_bytes_min = 0;
 };
 
 /// What bounds an endpoint's memory. All of it is allocated by the constructor and connect().
@@ -191,6 +193,13 @@ struct Stride {
 
 inline constexpr std::uint64_t kNoSlot = ~0ULL;
 
+/// Memory of the peer that a NIC writes into by itself (wire::Wire::open_window).
+struct RemoteMemory {
+  std::uint64_t address = 0;  ///< Of its first byte, as the peer's NIC counts.
+  std::uint32_t key = 0;      ///< 0: there is none.
+  friend bool operator==(const RemoteMemory&, const RemoteMemory&) = default;
+};
+
 struct SendRequest {
   Tag tag = 0;
   const std::byte* data = nullptr;  ///< Stays valid until the event. Null: bytes without content.
@@ -211,7 +220,8 @@ struct ReceivePart {
   std::byte* data = nullptr;  ///< Null: bytes are counted and dropped (a simulation).
   Bytes capacity_bytes = 0;
   Stride stride = {};
-  Bytes whole_bytes = 0;  ///< Not 0: what the peer is told in place of the capacity.
+  Bytes whole_bytes = 0;     ///< Not 0: what the peer is told in place of the capacity.
+  RemoteMemory remote = {};  ///< `data`, as the peer may write into it; only without a stride.
 };
 
 /// Ends when each part has its message.
@@ -245,6 +255,8 @@ struct Transmission {
   std::uint8_t header_bytes = 0;
   const std::byte* payload = nullptr;  ///< The sender's own buffer; null: without content.
   std::uint32_t payload_bytes = 0;
+  /// Where the payload belongs in the peer's memory, if that is known: a NIC may write it there.
+  RemoteMemory remote = {};
   std::uint64_t peer = 0;  ///< ConnectionOptions::peer.
   PathId path = 0;
   std::uint8_t rail = 0;

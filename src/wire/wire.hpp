@@ -99,6 +99,26 @@ class Wire {
   /// As often as it was registered; no send or receive of its bytes is under way then.
   virtual void deregister_memory(std::span<std::byte> memory) { (void)memory; }
 
+  /// Opens registered memory to writes of peers (Transmission::remote), for one receive. 0: not this
+  /// memory, or not this wire. After the receive it is closed, and not used again before it has
+  /// closed: until then a peer may write there, also one that is believed dead.
+  virtual std::uint64_t open_window(std::span<std::byte> memory) {
+    (void)memory;
+    return 0;
+  }
+  /// False: ask again. True: `remote` is what peers need to know; key 0: the NIC has refused.
+  virtual bool has_opened(std::uint64_t window, transport::RemoteMemory* remote) {
+    (void)window;
+    *remote = {};
+    return true;
+  }
+  virtual void close_window(std::uint64_t window) { (void)window; }
+  /// Asked after close_window(). True: nobody writes there any more, and the number is void.
+  virtual bool has_closed(std::uint64_t window) {
+    (void)window;
+    return true;
+  }
+
   /// Hands one packet to the network. False: there is no room now, try the same one again later.
   /// A packet that the network refuses for good is lost, which the transport notices. When it
   /// returns, the payload has been read; or (WireCapabilities::sends_complete_late) it stays

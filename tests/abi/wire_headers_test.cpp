@@ -43,6 +43,18 @@ TUTTI_MEMBER(Mr, bytes, ibv_mr, length);
 TUTTI_MEMBER(Mr, local_key, ibv_mr, lkey);
 TUTTI_MEMBER(Mr, remote_key, ibv_mr, rkey);
 
+static_assert(sizeof(verbs::Mw) == sizeof(ibv_mw));
+TUTTI_MEMBER(Mw, remote_key, ibv_mw, rkey);
+TUTTI_MEMBER(Mw, type, ibv_mw, type);
+
+static_assert(sizeof(verbs::Bind) == sizeof(ibv_mw_bind));
+TUTTI_MEMBER(Bind, id, ibv_mw_bind, wr_id);
+TUTTI_MEMBER(Bind, flags, ibv_mw_bind, send_flags);
+TUTTI_MEMBER(Bind, mr, ibv_mw_bind, bind_info.mr);
+TUTTI_MEMBER(Bind, address, ibv_mw_bind, bind_info.addr);
+TUTTI_MEMBER(Bind, bytes, ibv_mw_bind, bind_info.length);
+TUTTI_MEMBER(Bind, access, ibv_mw_bind, bind_info.mw_access_flags);
+
 static_assert(sizeof(verbs::Qp) == sizeof(ibv_qp));
 TUTTI_MEMBER(Qp, number, ibv_qp, qp_num);
 TUTTI_MEMBER(Qp, state, ibv_qp, state);
@@ -112,6 +124,9 @@ TUTTI_MEMBER(PortAttributes, active_width, ibv_port_attr, active_width);
 TUTTI_MEMBER(PortAttributes, active_speed, ibv_port_attr, active_speed);
 TUTTI_MEMBER(PortAttributes, link_layer, ibv_port_attr, link_layer);
 
+TUTTI_MEMBER(ContextOps, alloc_mw, ibv_context_ops, alloc_mw);
+TUTTI_MEMBER(ContextOps, bind_mw, ibv_context_ops, bind_mw);
+TUTTI_MEMBER(ContextOps, dealloc_mw, ibv_context_ops, dealloc_mw);
 TUTTI_MEMBER(ContextOps, poll_cq, ibv_context_ops, poll_cq);
 TUTTI_MEMBER(ContextOps, request_notification, ibv_context_ops, req_notify_cq);
 TUTTI_MEMBER(ContextOps, post_srq_receive, ibv_context_ops, post_srq_recv);
@@ -128,11 +143,16 @@ static_assert(verbs::kStateReset == IBV_QPS_RESET && verbs::kStateInit == IBV_QP
               verbs::kStateReadyToSend == IBV_QPS_RTS && verbs::kStateError == IBV_QPS_ERR);
 static_assert(verbs::kPortActive == IBV_PORT_ACTIVE);
 static_assert(verbs::kLinkEthernet == IBV_LINK_LAYER_ETHERNET);
+static_assert(verbs::kWrite == IBV_WR_RDMA_WRITE &&
+              verbs::kWriteWithImmediate == IBV_WR_RDMA_WRITE_WITH_IMM);
 static_assert(verbs::kSend == IBV_WR_SEND && verbs::kSendWithImmediate == IBV_WR_SEND_WITH_IMM);
 static_assert(verbs::kSuccess == IBV_WC_SUCCESS && verbs::kFlushed == IBV_WC_WR_FLUSH_ERR);
+static_assert(verbs::kReceivedWrite == IBV_WC_RECV_RDMA_WITH_IMM);
 static_assert(verbs::kReceived == IBV_WC_RECV && verbs::kWithImmediate == IBV_WC_WITH_IMM);
 static_assert(verbs::kSignaled == IBV_SEND_SIGNALED && verbs::kInline == IBV_SEND_INLINE);
-static_assert(verbs::kLocalWrite == IBV_ACCESS_LOCAL_WRITE);
+static_assert(verbs::kLocalWrite == IBV_ACCESS_LOCAL_WRITE &&
+              verbs::kRemoteWrite == IBV_ACCESS_REMOTE_WRITE &&
+              verbs::kMayBind == IBV_ACCESS_MW_BIND && verbs::kWindowOfDomain == IBV_MW_TYPE_1);
 static_assert(verbs::kMaskState == IBV_QP_STATE && verbs::kMaskAccessFlags == IBV_QP_ACCESS_FLAGS &&
               verbs::kMaskPkeyIndex == IBV_QP_PKEY_INDEX && verbs::kMaskPort == IBV_QP_PORT &&
               verbs::kMaskQkey == IBV_QP_QKEY && verbs::kMaskAddress == IBV_QP_AV &&

@@ -39,6 +39,8 @@ using tutti::testing::FakeVerbsControl;
 
 constexpr int kNotReady = 13;  // IBV_WC_RNR_RETRY_EXC_ERR
 constexpr int kGaveUp = 12;    // IBV_WC_RETRY_EXC_ERR
+constexpr int kAccess = 10;    // IBV_WC_REM_ACCESS_ERR
+constexpr int kBind = 1000;    // No opcode of the library's.
 constexpr int kLatePolls = 40;
 
 void require(bool is_so, const char* what) {
@@ -72,6 +74,11 @@ struct Send {
   bool is_signaled = false;
   std::uint32_t to_qp = 0;
   std::uint32_t qkey = 0;
+  int opcode = 0;
+  std::uint64_t remote_address = 0;
+  std::uint32_t remote_key = 0;
+  verbs::Bind bind = {};      ///< With kBind.
+  std::uint32_t old_key = 0;  ///< Same, of its window.
 };
 
 struct Late {
@@ -96,6 +103,12 @@ tutti::Random draws(1);
 verbs::Device devices[2] = {{"fake_0", 0}, {"fake_1", 1}};
 std::map<std::uint32_t, FakeQp*> qps;
 std::map<std::uint32_t, verbs::Mr*> regions;  // By key.
+struct Opened {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  const verbs::Mr* mr = nullptr;
+};
+std::map<std::uint32_t, Opened> opened;  // Memory windows that are, by key.
 std::uint32_t next_number = 0x100;
 std::uint32_t next_key = 0x1000;
 std::uint64_t polls = 0;
@@ -151,7 +164,33 @@ void break_down(FakeQp& qp, int status) {
   flush(qp);
 }
 
-enum class Fate { kArrived, kLost, kWaits, kGivesUp };
+enum class Fate { kArrived, kLost, kWaits, kGivesUp, kRefused };
+
+Fate bind_window(const Send& send) {
+  opened.erase(send.old_key);
+  if (send.bind.bytes > 0) {
+    opened[send.remote_key] = {send.bind.address, send.bind.bytes, send.bind.mr};
+  }
+  return Fate::kArrived;
+}
+
+/// A queue pair that was told to do what it may not.
+Fate refuse_write(const FakeQp& from, FakeQp& to) {
+  if (from.type == verbs::kQpUc) {
+    auto& srq = *static_cast<FakeSrq*>(to.srq);
+    if (!srq.buffers.empty()) {
+      verbs::Completion it{};
+      it.id = srq.buffers.front().id;
+      srq.buffers.pop_front();
+      it.status = kAccess;
+      it.qp_number = to.number;
+      static_cast<FakeCq*>(to.receive_cq)->done.push_back(it);
+    }
+  }
+  to.state = verbs::kStateError;
+  flush(to);
+  return from.type == verbs::kQpUc ? Fate::kLost : Fate::kRefused;
+}
 
 Fate carry(FakeQp& from, const Send& send) {
   const bool is_rc = from.type == verbs::kQpRc;
@@ -167,19 +206,37 @@ Fate carry(FakeQp& from, const Send& send) {
   if (!is_rc && draws.next() % 1'000'000 < static_cast<std::uint64_t>(control.loss * 1e6)) {
     return Fate::kLost;
   }
+  const bool is_write = send.opcode == verbs::kWrite || send.opcode == verbs::kWriteWithImmediate;
+  if (is_write) {
+    const auto window = opened.find(send.remote_key);
+    if (window == opened.end() || send.remote_address < window->second.address ||
+        send.remote_address + send.content.size() > window->second.address + window->second.bytes) {
+      return refuse_write(from, *to);
+    }
+  }
   auto& srq = *static_cast<FakeSrq*>(to->srq);
-  if (srq.buffers.empty()) {
+  if (srq.buffers.empty() && send.opcode != verbs::kWrite) {
     return is_rc ? Fate::kWaits : Fate::kLost;
+  }
+  if (is_write) {
+    std::copy(send.content.begin(), send.content.end(),
+              reinterpret_cast<std::byte*>(send.remote_address));
+    if (send.opcode == verbs::kWrite) {
+      return Fate::kArrived;
+    }
   }
   const FakeSrq::Buffer buffer = srq.buffers.front();
   srq.buffers.pop_front();
   const std::size_t before = from.type == verbs::kQpUd ? verbs::kGrhBytes : 0;
-  require(before + send.content.size() <= buffer.bytes, "a receive buffer is too small");
-  std::memset(buffer.begin, 0, before);
-  std::copy(send.content.begin(), send.content.end(), buffer.begin + before);
+  require(is_write || before + send.content.size() <= buffer.bytes,
+          "a receive buffer is too small");
+  if (!is_write) {
+    std::memset(buffer.begin, 0, before);
+    std::copy(send.content.begin(), send.content.end(), buffer.begin + before);
+  }
   verbs::Completion it{};
   it.id = buffer.id;
-  it.opcode = verbs::kReceived;
+  it.opcode = is_write ? verbs::kReceivedWrite : verbs::kReceived;
   it.bytes = static_cast<std::uint32_t>(before + send.content.size());
   it.immediate = send.immediate;
   it.flags = verbs::kWithImmediate | (before > 0 ? 1U : 0U);
@@ -200,12 +257,13 @@ void turn() {
         break_down(qp, kGaveUp);
         break;
       }
-      const Fate fate = carry(qp, qp.queue.front());
+      const Send& first = qp.queue.front();
+      const Fate fate = first.opcode == kBind ? bind_window(first) : carry(qp, first);
       if (fate == Fate::kWaits) {
         break;
       }
-      if (fate == Fate::kGivesUp) {
-        break_down(qp, kGaveUp);
+      if (fate == Fate::kGivesUp || fate == Fate::kRefused) {
+        break_down(qp, fate == Fate::kGivesUp ? kGaveUp : kAccess);
         break;
       }
       qp.late.push_back({std::move(qp.queue.front()), verbs::kSuccess,
@@ -238,8 +296,11 @@ int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest**
     *bad = request;
     require(qp.state == verbs::kStateReadyToSend || qp.state == verbs::kStateError,
             "a send on a queue pair that may not send");
-    require(request->opcode == verbs::kSendWithImmediate,
+    require(request->opcode == verbs::kSendWithImmediate || request->opcode == verbs::kWrite ||
+                request->opcode == verbs::kWriteWithImmediate,
             "an operation that the fake does not know");
+    require(request->opcode == verbs::kSendWithImmediate || qp.type != verbs::kQpUd,
+            "a write by datagram");
     if (qp.queue.size() + qp.late.size() >= qp.depth) {
       return ENOMEM;
     }
@@ -248,7 +309,12 @@ int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest**
     send.segments.assign(request->segments, request->segments + request->segment_count);
     send.content = gather(send.segments);
     send.immediate = request->immediate;
-    send.is_signaled = true;
+    send.is_signaled = (request->flags & verbs::kSignaled) != 0;
+    send.opcode = request->opcode;
+    if (send.opcode != verbs::kSendWithImmediate) {
+      send.remote_address = request->to.rdma.remote_address;
+      send.remote_key = request->to.rdma.remote_key;
+    }
     if (qp.type == verbs::kQpUd) {
       require(request->to.ud.address != nullptr, "a datagram without an address");
       require(send.content.size() <= std::size_t{128} << control.mtu_code,
@@ -268,6 +334,49 @@ int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest**
     if (qp.state == verbs::kStateError) {
       flush(qp);
     }
+  }
+  return 0;
+}
+
+verbs::Mw* alloc_mw(verbs::Pd* pd, int type) {
+  const std::lock_guard lock(mutex);
+  if (!control.has_windows) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  return new verbs::Mw{pd->context, pd, next_key += 256, 0, type};
+}
+
+int dealloc_mw(verbs::Mw* mw) {
+  const std::lock_guard lock(mutex);
+  opened.erase(mw->remote_key);
+  delete mw;
+  return 0;
+}
+
+int bind_mw(verbs::Qp* base, verbs::Mw* mw, verbs::Bind* bind) {
+  const std::lock_guard lock(mutex);
+  FakeQp& qp = *static_cast<FakeQp*>(base);
+  require(mw->type == verbs::kWindowOfDomain, "a window of another type");
+  require(regions.count(bind->mr->local_key) == 1, "a window on memory that is not registered");
+  const auto begin = reinterpret_cast<std::uint64_t>(bind->mr->address);
+  require(bind->address >= begin && bind->address + bind->bytes <= begin + bind->mr->bytes,
+          "a window outside its registered memory");
+  if (qp.queue.size() + qp.late.size() >= qp.depth) {
+    return ENOMEM;
+  }
+  Send send;
+  send.id = bind->id;
+  send.opcode = kBind;
+  send.is_signaled = (bind->flags & verbs::kSignaled) != 0;
+  send.bind = *bind;
+  send.old_key = mw->remote_key;
+  // The low byte is a count of its own.
+  mw->remote_key = (mw->remote_key & ~0xffU) | ((mw->remote_key + 1) & 0xff);
+  send.remote_key = mw->remote_key;
+  qp.queue.push_back(std::move(send));
+  if (qp.state == verbs::kStateError) {
+    flush(qp);
   }
   return 0;
 }
@@ -324,6 +433,9 @@ verbs::Context* ibv_open_device(verbs::Device* device) {
   context->ops.poll_cq = poll_cq;
   context->ops.post_send = post_send;
   context->ops.post_srq_receive = post_srq_receive;
+  context->ops.alloc_mw = alloc_mw;
+  context->ops.bind_mw = bind_mw;
+  context->ops.dealloc_mw = dealloc_mw;
   return context;
 }
 int ibv_close_device(verbs::Context* context) {
@@ -381,6 +493,9 @@ int ibv_dereg_mr(verbs::Mr* mr) {
                              [&](const Late& it) { return uses(it.send); }),
             "memory was deregistered while a send reads it");
   }
+  require(std::none_of(opened.begin(), opened.end(),
+                       [&](const auto& it) { return it.second.mr == mr; }),
+          "memory was deregistered with a window on it");
   regions.erase(mr->local_key);
   delete mr;
   return 0;

@@ -12,6 +12,7 @@ struct FakeVerbsControl {
   std::uint64_t seed = 1;
   double loss = 0;  ///< Share of what UC and UD send that gets lost.
   bool has_uc = true;
+  bool has_windows = true;  ///< Memory windows of type 1.
   int inline_bytes_max = 256;
   int qps_max = 1 << 20;           ///< Of all devices; create_qp fails then.
   int mtu_code = 5;                ///< ibv_mtu of all ports: 4096.

@@ -513,6 +513,48 @@ inline void registered_memory(const MakeWirePair& make) {
   }
 }
 
+/// Where the wire has windows: a payload is written into one, once closed nothing is any more.
+inline void writes_into_windows(const MakeWirePair& make) {
+  Conversation talk(make);
+  Wire& b = *talk.pair.b;
+  const std::uint32_t bytes = talk.pair.a->capabilities().chunk_bytes;
+  std::vector<std::byte> memory(bytes + 128, std::byte{0xee});
+  ASSERT_TRUE(b.register_memory(memory).ok());
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    const std::uint64_t window = b.open_window(std::span(memory).subspan(64, bytes));
+    if (window == 0) {
+      EXPECT_EQ(0U, talk.pair.a->capabilities().window_bytes_min);
+      break;
+    }
+    TestPacket packet(number, talk.b_named_by_a, Conversation::kHeaderBytes, bytes);
+    ASSERT_TRUE(talk.wait([&] { return b.has_opened(window, &packet.transmission.remote); }));
+    ASSERT_NE(0U, packet.transmission.remote.key);
+    const std::size_t asked = talk.at_b.asked;
+    const Collector::Received& got = talk.pass(packet);
+    EXPECT_EQ(1, got.count);
+    EXPECT_TRUE(got.payload.empty());
+    EXPECT_EQ(bytes, got.payload_bytes);
+    EXPECT_EQ(asked, talk.at_b.asked);
+    EXPECT_TRUE(std::equal(packet.payload.begin(), packet.payload.end(), &memory[64]));
+    EXPECT_TRUE(std::all_of(memory.begin(), memory.begin() + 64,
+                            [](std::byte it) { return it == std::byte{0xee}; }));
+    EXPECT_TRUE(std::all_of(memory.end() - 64, memory.end(),
+                            [](std::byte it) { return it == std::byte{0xee}; }));
+    b.close_window(window);
+    ASSERT_TRUE(talk.wait([&] { return b.has_closed(window); }));
+    const std::vector<std::byte> before = memory;
+    TestPacket late(100 + number, talk.b_named_by_a, Conversation::kHeaderBytes, bytes);
+    late.transmission.remote = packet.transmission.remote;
+    late.transmission.path = 1;  // Which may end with it.
+    talk.send(*talk.pair.a, late);
+    EXPECT_TRUE(talk.wait([&] { return Conversation::has_left(*talk.pair.a, talk.at_a, late); }));
+    const TestPacket other(200 + number, talk.b_named_by_a, Conversation::kHeaderBytes, bytes);
+    expect_equal(other, talk.pass(other));
+    EXPECT_TRUE(before == memory);
+  }
+  b.deregister_memory(memory);
+}
+
 inline void strangers_are_dropped(const MakeWirePair& make) {
   Conversation talk(make);
   if (!talk.pair.inject) {
@@ -557,6 +599,7 @@ inline std::vector<WireCheck> wire_checks() {
       {"sends_to_a_removed_peer_are_lost", checks::sends_to_a_removed_peer_are_lost},
       {"sends_complete", checks::sends_complete},
       {"registered_memory", checks::registered_memory},
+      {"writes_into_windows", checks::writes_into_windows},
       {"strangers_are_dropped", checks::strangers_are_dropped},
   };
 }

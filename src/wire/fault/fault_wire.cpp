@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
-#include "base/check.hpp"
 #include "base/random.hpp"
 
 namespace tutti::wire::fault {
@@ -18,9 +18,8 @@ FaultWire::FaultWire(std::unique_ptr<Wire> below, FaultPlan plan, Clock clock, s
       plan_(std::move(plan)),
       clock_(std::move(clock)),
       seed_(mix64(plan_.seed + stream * kGolden64)),
-      start_ns_(clock_()) {
-  CHECK(!below_->capabilities().sends_complete_late, "copies do not outlive a send");
-}
+      start_ns_(clock_()),
+      is_late_(below_->capabilities().sends_complete_late) {}
 
 Result<std::uint64_t> FaultWire::add_peer(const WireAddress& address, std::uint8_t traffic_class) {
   TUTTI_ASSIGN_OR_RETURN(const std::uint64_t peer, below_->add_peer(address, traffic_class));
@@ -98,11 +97,13 @@ bool FaultWire::send(const Transmission& transmission) {
   if (is_killed(now, transmission)) {
     ++counters_.killed;
     ++counters_.sent;
+    note_read(transmission);
     return true;
   }
   if (happens(Draw::kDrop, plan_.drop_ppb)) {
     ++counters_.dropped;
     ++counters_.sent;
+    note_read(transmission);
     return true;
   }
   const bool corrupts = happens(Draw::kCorrupt, plan_.corrupt_ppb) &&
@@ -117,16 +118,24 @@ bool FaultWire::send(const Transmission& transmission) {
       flip_bit(&*copy);
     }
   }
-  if (!delays && !reorders && !below_->send(copy ? copy->transmission : transmission)) {
+  // Before the copy goes: what the network duplicates is what was sent.
+  const bool duplicates = happens(Draw::kDuplicate, plan_.duplicate_ppb);
+  std::optional<Copy> second;
+  if (duplicates) {
+    second = copy_of(copy ? copy->transmission : transmission);
+  }
+  if (!delays && !reorders && !(copy ? send_copy(&*copy) : below_->send(transmission))) {
     return false;
+  }
+  if (corrupts || delays || reorders) {
+    note_read(transmission);
   }
   counters_.corrupted += corrupts ? 1 : 0;
   counters_.delayed += delays ? 1 : 0;
   counters_.reordered += reorders ? 1 : 0;
-  // A second copy is of what was sent: a network that duplicates does not repair.
-  if (happens(Draw::kDuplicate, plan_.duplicate_ppb)) {
+  if (duplicates) {
     ++counters_.duplicated;
-    hold(now + plan_.duplicate_ns, copy_of(copy ? copy->transmission : transmission));
+    hold(now + plan_.duplicate_ns, std::move(*second));
   }
   if (delays) {
     hold(now + plan_.delay_ns, std::move(*copy));
@@ -144,30 +153,75 @@ bool FaultWire::send(const Transmission& transmission) {
   return true;
 }
 
+/// Keeps what the wire below says of our copies from the caller.
+class FaultWire::Filter : public Arrivals {
+ public:
+  Filter(FaultWire* wire, Arrivals* to) : wire_(wire), to_(to) {}
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override {
+    return to_->place(header, payload_bytes);
+  }
+  void arrived(const transport::Arrival& arrival) override { to_->arrived(arrival); }
+  void sent(std::uint64_t cookie) override {
+    if (cookie < kOwnCookies) {
+      to_->sent(cookie);
+    } else {
+      wire_->unread_.erase(cookie);
+    }
+  }
+
+ private:
+  FaultWire* wire_;
+  Arrivals* to_;
+};
+
 std::size_t FaultWire::receive(Arrivals& arrivals, std::size_t packets_max) {
   release(clock_());
-  return below_->receive(arrivals, packets_max);
+  for (const std::uint64_t cookie : std::exchange(read_cookies_, {})) {
+    arrivals.sent(cookie);
+  }
+  if (!is_late_) {
+    return below_->receive(arrivals, packets_max);
+  }
+  Filter filter(this, &arrivals);
+  return below_->receive(filter, packets_max);
 }
 
-bool FaultWire::send_held(TimeNs now, const Copy& copy) {
-  if (is_killed(now, copy.transmission)) {
+void FaultWire::note_read(const Transmission& transmission) {
+  if (is_late_ && transmission.payload != nullptr) {
+    read_cookies_.push_back(transmission.cookie);
+  }
+}
+
+bool FaultWire::send_held(TimeNs now, Copy* copy) {
+  if (is_killed(now, copy->transmission)) {
     ++counters_.killed;
     return true;
   }
-  return below_->send(copy.transmission);
+  return send_copy(copy);
+}
+
+bool FaultWire::send_copy(Copy* copy) {
+  copy->transmission.cookie = next_cookie_;
+  if (!below_->send(copy->transmission)) {
+    return false;
+  }
+  if (is_late_ && copy->transmission.payload != nullptr) {
+    unread_.emplace(next_cookie_++, std::move(*copy));
+  }
+  return true;
 }
 
 void FaultWire::release(TimeNs now) {
   while (!delayed_.empty() && delayed_.begin()->first <= now) {
-    if (!send_held(now, delayed_.begin()->second)) {
+    if (!send_held(now, &delayed_.begin()->second)) {
       return;
     }
     delayed_.erase(delayed_.begin());
   }
   bool has_room = true;
-  std::erase_if(overtaken_, [&](const Overtaken& held) {
+  std::erase_if(overtaken_, [&](Overtaken& held) {
     const bool is_due = counters_.sent >= held.leaves_after || now >= held.leaves_ns;
-    has_room = has_room && (!is_due || send_held(now, held.copy));
+    has_room = has_room && (!is_due || send_held(now, &held.copy));
     return is_due && has_room;
   });
 }

@@ -4,7 +4,8 @@
 // A bad network in front of any wire: drops, duplicates, reorders, delays and corrupts what is sent
 // through it, and kills paths and rails, as a FaultPlan says. What is received passes untouched, so
 // both ends need one for faults in both directions. Not for product traffic: what is held back or
-// changed is copied. The wire below has read a payload when its send() returns true.
+// changed is copied. Where the wire below reads payloads after send() (sends_complete_late), copies
+// last until it says that it has; what is dropped or copied has been read at once.
 //
 // Draws are by the packet's number, so a fault hits the same packet whatever the others do. What
 // was held back leaves in send() and receive(); next_deadline() says when one of them is due, and
@@ -48,6 +49,10 @@ class FaultWire : public Wire {
   /// not. Kill times count from what `clock` says now.
   FaultWire(std::unique_ptr<Wire> below, FaultPlan plan, Clock clock, std::uint64_t stream = 0);
 
+  ~FaultWire() override { below_.reset(); }  // Before the copies that it may still read.
+  FaultWire(const FaultWire&) = delete;
+  FaultWire& operator=(const FaultWire&) = delete;
+
   transport::WireCapabilities capabilities() const override { return below_->capabilities(); }
   WireAddress address() const override { return below_->address(); }
   Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
@@ -59,6 +64,14 @@ class FaultWire : public Wire {
   void deregister_memory(std::span<std::byte> memory) override {
     below_->deregister_memory(memory);
   }
+  std::uint64_t open_window(std::span<std::byte> memory) override {
+    return below_->open_window(memory);
+  }
+  bool has_opened(std::uint64_t window, transport::RemoteMemory* remote) override {
+    return below_->has_opened(window, remote);
+  }
+  void close_window(std::uint64_t window) override { below_->close_window(window); }
+  bool has_closed(std::uint64_t window) override { return below_->has_closed(window); }
 
   bool send(const transport::Transmission& transmission) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
@@ -88,6 +101,8 @@ class FaultWire : public Wire {
     kCorruptBit,
   };
 
+  class Filter;
+
   /// A packet and its payload, which the sender's buffer need not outlive.
   struct Copy {
     transport::Transmission transmission;
@@ -99,6 +114,8 @@ class FaultWire : public Wire {
     transport::TimeNs leaves_ns = 0;
   };
 
+  static constexpr std::uint64_t kOwnCookies = 1ULL << 63;  ///< A caller counts from 0.
+
   std::uint64_t drawn(Draw draw) const;
   bool happens(Draw draw, ChancePpb chance_ppb) const;
   bool is_killed(transport::TimeNs now, const transport::Transmission& transmission) const;
@@ -106,7 +123,10 @@ class FaultWire : public Wire {
   void flip_bit(Copy* copy) const;
   void hold(transport::TimeNs leaves_ns, Copy copy);
   /// False: there is no room below; the copy stays.
-  bool send_held(transport::TimeNs now, const Copy& copy);
+  bool send_held(transport::TimeNs now, Copy* copy);
+  bool send_copy(Copy* copy);
+  /// Nobody will read its payload any more.
+  void note_read(const transport::Transmission& transmission);
   void release(transport::TimeNs now);
 
   std::unique_ptr<Wire> below_;
@@ -117,6 +137,11 @@ class FaultWire : public Wire {
   transport::TimeNs start_ns_;
   std::multimap<transport::TimeNs, Copy> delayed_;  ///< By when they leave.
   std::vector<Overtaken> overtaken_;
+  bool is_late_;  ///< The wire below reads payloads after send().
+  /// Copies that it may still be reading, by their cookie.
+  std::map<std::uint64_t, Copy> unread_;
+  std::uint64_t next_cookie_ = kOwnCookies;
+  std::vector<std::uint64_t> read_cookies_;  ///< Of the caller's, to be told.
   FaultCounters counters_;
 };
 

@@ -35,18 +35,25 @@ inline constexpr int kStateError = 6;
 inline constexpr int kPortActive = 4;
 inline constexpr std::uint8_t kLinkEthernet = 2;
 // ibv_wr_opcode
+inline constexpr int kWrite = 0;
+inline constexpr int kWriteWithImmediate = 1;
 inline constexpr int kSend = 2;
 inline constexpr int kSendWithImmediate = 3;
 // ibv_wc_status, ibv_wc_opcode, ibv_wc_flags
 inline constexpr int kSuccess = 0;
 inline constexpr int kFlushed = 5;
 inline constexpr int kReceived = 128;
+inline constexpr int kReceivedWrite = 129;
 inline constexpr unsigned kWithImmediate = 1U << 1;
 // ibv_send_flags
 inline constexpr unsigned kSignaled = 1U << 1;
 inline constexpr unsigned kInline = 1U << 3;
 // ibv_access_flags
 inline constexpr int kLocalWrite = 1;
+inline constexpr int kRemoteWrite = 1 << 1;
+inline constexpr int kMayBind = 1 << 4;
+// ibv_mw_type
+inline constexpr int kWindowOfDomain = 1;  ///< Type 1: for all queue pairs of a protection domain.
 // ibv_qp_attr_mask
 inline constexpr int kMaskState = 1 << 0;
 inline constexpr int kMaskAccessFlags = 1 << 3;
@@ -81,6 +88,23 @@ struct Mr {  // ibv_mr
   std::uint32_t handle;
   std::uint32_t local_key;
   std::uint32_t remote_key;
+};
+
+struct Mw {  // ibv_mw
+  Context* context;
+  Pd* pd;
+  std::uint32_t remote_key;
+  std::uint32_t handle;
+  int type;
+};
+
+struct Bind {  // ibv_mw_bind
+  std::uint64_t id;
+  unsigned flags;
+  Mr* mr;
+  std::uint64_t address;
+  std::uint64_t bytes;  ///< 0: binds the window to nothing.
+  unsigned access;
 };
 
 struct AddressHandle {  // ibv_ah
@@ -287,7 +311,11 @@ struct PortAttributes {
 };
 
 struct ContextOps {  // ibv_context_ops
-  void* other_1[11];
+  void* other_0[7];
+  Mw* (*alloc_mw)(Pd* pd, int type);
+  int (*bind_mw)(Qp* qp, Mw* mw, Bind* bind);
+  int (*dealloc_mw)(Mw* mw);
+  void* other_1;
   int (*poll_cq)(Cq* cq, int count, Completion* completions);
   int (*request_notification)(Cq* cq, int solicited_only);
   void* other_2[7];

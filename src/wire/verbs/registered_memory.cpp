@@ -29,7 +29,7 @@ Status RegisteredMemory::add(std::span<std::byte> memory) {
   }
   Region& region = regions_[{reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()}];
   if (region.mr == nullptr) {
-    region.mr = verbs_.reg_mr(pd_, memory.data(), memory.size(), kLocalWrite);
+    region.mr = verbs_.reg_mr(pd_, memory.data(), memory.size(), kLocalWrite | kMayBind);
     if (region.mr == nullptr) {
       const int error = errno;
       regions_.erase({reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()});
@@ -57,7 +57,7 @@ void RegisteredMemory::remove(std::span<std::byte> memory) {
   regions_.erase(found);
 }
 
-const Mr* RegisteredMemory::find(const std::byte* begin, std::size_t bytes) const {
+Mr* RegisteredMemory::find(const std::byte* begin, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   if (last_ != nullptr && contains(*last_, address, bytes)) {
     return last_;

@@ -29,7 +29,7 @@ class RegisteredMemory {
   void remove(std::span<std::byte> memory);
 
   /// Null: not all of it is registered.
-  const Mr* find(const std::byte* begin, std::size_t bytes) const;
+  Mr* find(const std::byte* begin, std::size_t bytes) const;
   std::size_t size() const { return regions_.size(); }
 
  private:
@@ -43,8 +43,8 @@ class RegisteredMemory {
   const Functions& verbs_;
   Pd* pd_;
   std::map<Key, Region> regions_;
-  std::size_t longest_bytes_ = 0;     ///< Of all that have been there: bounds the search.
-  mutable const Mr* last_ = nullptr;  ///< Found last; most payloads follow each other.
+  std::size_t longest_bytes_ = 0;  ///< Of all that have been there: bounds the search.
+  mutable Mr* last_ = nullptr;     ///< Found last; most payloads follow each other.
 };
 
 }  // namespace tutti::wire::verbs

@@ -39,7 +39,7 @@ Qp* VerbsWire::make_qp(int type, std::uint32_t depth) const {
   initial.send_cq = send_cq_;
   initial.receive_cq = receive_cq_;
   initial.srq = srq_;
-  initial.capacity.send_requests = depth;
+  initial.capacity.send_requests = 2 * depth;  // A chunk that is written takes two.
   initial.capacity.send_segments = 2;
   initial.capacity.inline_bytes = inline_bytes_;
   initial.type = type;
@@ -82,6 +82,16 @@ AddressAttributes VerbsWire::way_to(const Peer& peer, std::uint32_t path) const 
 }
 
 /// A queue pair of UC or RC that was just made. False: the NIC refuses.
+bool VerbsWire::prepare(Qp* qp) const {
+  QpAttributes attributes{};
+  attributes.state = kStateInit;
+  attributes.port = static_cast<std::uint8_t>(port_.number);
+  attributes.access_flags = kRemoteWrite;  // Where a window is open, and nowhere else.
+  return verbs_.modify_qp(qp, &attributes,
+                          kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccessFlags) == 0;
+}
+
+/// Same, prepared.
 bool VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
                         const AnnouncedPath& theirs) const {
   const bool is_rc = service_ == Service::kRc;
@@ -175,17 +185,13 @@ void VerbsWire::renew(std::uint64_t name, Peer& peer, std::size_t path, std::uin
   it.is_connected = false;
   peer.is_settled = false;
   Qp* const qp = make_qp(service_ == Service::kUc ? kQpUc : kQpRc, options_.send_depth);
-  QpAttributes attributes{};
-  attributes.state = kStateInit;
-  attributes.port = static_cast<std::uint8_t>(port_.number);
-  if (qp != nullptr &&
-      verbs_.modify_qp(qp, &attributes,
-                       kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccessFlags) == 0) {
+  if (qp != nullptr && prepare(qp)) {
     auto queue = std::make_unique<Queue>();
     queue->qp = qp;
     queue->peer = name;
     queue->path = path;
     it.queue = queue.get();
+    queue_of_[qp->number] = queue.get();
     queues_.push_back(std::move(queue));
     return;
   }
@@ -221,6 +227,10 @@ void VerbsWire::destroy(Queue* queue) {
       take_back(slot);
     }
   }
+  if (queue->ahead_buffer >= 0) {
+    empty_buffers_.push_back(static_cast<std::uint32_t>(queue->ahead_buffer));
+  }
+  queue_of_.erase(queue->qp->number);
   verbs_.destroy_qp(queue->qp);
   const auto found = std::find_if(queues_.begin(), queues_.end(),
                                   [&](const auto& it) { return it.get() == queue; });

@@ -22,8 +22,19 @@ using transport::Transmission;
 constexpr int kCompletionsPerPoll = 32;
 /// A chain of receives costs the NIC one doorbell.
 constexpr std::size_t kReceivesPerPost = 16;
-constexpr unsigned kKindShift = 24;
-constexpr std::uint32_t kHeaderMask = 0xff;
+
+// Immediate data: 3 bits kind, 7 bits length of the header, 22 bits of a chunk that is written: its
+// length, or (UC) the number of the write.
+constexpr unsigned kKindShift = 29;
+constexpr unsigned kHeaderShift = 22;
+constexpr std::uint32_t kHeaderMask = 0x7f;
+constexpr std::uint32_t kNumberMask = (1U << kHeaderShift) - 1;
+static_assert(transport::kHeaderBytesMax <= kHeaderMask);
+
+std::uint32_t immediate_of(std::uint32_t kind, std::size_t header_bytes, std::uint32_t number) {
+  return htonl(kind << kKindShift | static_cast<std::uint32_t>(header_bytes) << kHeaderShift |
+               (number & kNumberMask));
+}
 
 /// Whether the IP header before a datagram says that a switch marked it (RFC 3168). The GRH is an
 /// IPv6 header; of IPv4, the last 20 bytes are that header (IBTA, annex A17).
@@ -65,7 +76,9 @@ bool VerbsWire::send(const Transmission& sent) {
   if (!is_up(path)) {
     return lose_if_late(sent, &peer->wait_since_ns, kConnectNsMax);
   }
-  if (post(*path.queue, *peer, header, payload, kPacket, nullptr, sent.cookie)) {
+  if (sent.remote.key != 0 && !payload.empty()
+          ? post_write(*path.queue, sent)
+          : post(*path.queue, *peer, header, payload, kPacket, nullptr, sent.cookie)) {
     path.full_since_ns = transport::kNever;
     return true;
   }
@@ -113,24 +126,13 @@ bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> 
                                                    arena_mr_->local_key};
   }
   if (!payload.empty()) {
-    const std::byte* from = payload.data();
-    std::uint32_t key = 0;
-    if (!is_inline) {
-      const Mr* const mr = memory_->find(payload.data(), payload.size());
-      if (mr == nullptr) {
-        if (free_bounces_.empty()) {
-          return false;
-        }
-        slot.bounce = free_bounces_.back();
-        free_bounces_.pop_back();
-        std::byte* const copy = bounces_ + static_cast<std::size_t>(slot.bounce) * bounce_bytes_;
-        std::memcpy(copy, payload.data(), payload.size());
-        from = copy;
-      }
-      key = mr == nullptr ? arena_mr_->local_key : mr->local_key;
+    Segment& segment = segments[static_cast<std::size_t>(count++)];
+    if (is_inline) {
+      segment = {reinterpret_cast<std::uint64_t>(payload.data()),
+                 static_cast<std::uint32_t>(payload.size()), 0};
+    } else if (!fill_segment(payload, &segment, &slot)) {
+      return false;
     }
-    segments[static_cast<std::size_t>(count++)] = {reinterpret_cast<std::uint64_t>(from),
-                                                   static_cast<std::uint32_t>(payload.size()), key};
   }
   SendRequest request{};
   request.id = std::uint64_t{slot.uses} << 32 | index;
@@ -138,8 +140,7 @@ bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> 
   request.segment_count = count;
   request.opcode = kSendWithImmediate;
   request.flags = kSignaled | (is_inline ? kInline : 0U);
-  request.immediate = htonl(static_cast<std::uint32_t>(kind) << kKindShift |
-                            static_cast<std::uint32_t>(header.size()));
+  request.immediate = immediate_of(kind, header.size(), 0);
   if (way != nullptr) {
     request.to.ud = {way, peer.end.qp_number, peer.end.qkey};
   }
@@ -154,6 +155,84 @@ bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> 
   slots_[index] = slot;
   ++queue.outstanding;
   counters_.datagrams_sent += kind == kPacket ? 1 : 0;
+  return true;
+}
+
+/// Where the NIC reads the payload. False: there is no room to copy it to.
+bool VerbsWire::fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot) {
+  const Mr* const mr = memory_->find(payload.data(), payload.size());
+  const std::byte* from = payload.data();
+  if (mr == nullptr) {
+    if (free_bounces_.empty()) {
+      return false;
+    }
+    slot->bounce = free_bounces_.back();
+    free_bounces_.pop_back();
+    std::byte* const copy = bounces_ + static_cast<std::size_t>(slot->bounce) * bounce_bytes_;
+    std::memcpy(copy, payload.data(), payload.size());
+    from = copy;
+  }
+  *segment = {reinterpret_cast<std::uint64_t>(from), static_cast<std::uint32_t>(payload.size()),
+              mr == nullptr ? arena_mr_->local_key : mr->local_key};
+  return true;
+}
+
+/// A chunk whose place in the peer's memory is known: a write, and a send with its header. RC keeps
+/// their order and loses neither, so the header says that the write has come. Of UC either may be
+/// lost: the write has a completion of its own, and the header goes ahead.
+bool VerbsWire::post_write(Queue& queue, const Transmission& sent) {
+  if (queue.outstanding >= options_.send_depth || free_slots_.empty()) {
+    return false;
+  }
+  const std::uint32_t index = free_slots_.back();
+  Slot slot{&queue, sent.cookie, true, -1, slots_[index].uses + 1};
+  const bool is_inline = sent.header_bytes <= inline_bytes_;
+  const std::byte* header = sent.header.data();
+  if (!is_inline) {
+    std::byte* const copy = headers_ + index * kHeaderSlotBytes;
+    std::memcpy(copy, header, sent.header_bytes);
+    header = copy;
+  }
+  Segment of_header{reinterpret_cast<std::uint64_t>(header), sent.header_bytes,
+                    is_inline ? 0 : arena_mr_->local_key};
+  Segment of_payload{};
+  if (!fill_segment({sent.payload, sent.payload_bytes}, &of_payload, &slot)) {
+    return false;
+  }
+  const bool is_uc = service_ == Service::kUc;
+  const std::uint32_t number = is_uc ? ++queue.writes : sent.payload_bytes;
+  SendRequest said{};
+  SendRequest written{};
+  said.id = written.id = std::uint64_t{slot.uses} << 32 | index;
+  said.segments = &of_header;
+  said.segment_count = 1;
+  said.opcode = kSendWithImmediate;
+  said.flags = (is_inline ? kInline : 0U) | (is_uc ? 0U : kSignaled);
+  said.immediate = immediate_of(is_uc ? kAhead : kWritten, sent.header_bytes, number);
+  written.segments = &of_payload;
+  written.segment_count = 1;
+  written.opcode = is_uc ? kWriteWithImmediate : kWrite;
+  written.flags = is_uc ? kSignaled : 0U;
+  written.immediate = immediate_of(kPlaced, 0, number);
+  written.to.rdma = {sent.remote.address, sent.remote.key};
+  said.next = is_uc ? &written : nullptr;
+  written.next = is_uc ? nullptr : &said;
+  SendRequest* bad = nullptr;
+  SendRequest* const first = is_uc ? &said : &written;
+  const bool is_posted = context_->ops.post_send(queue.qp, first, &bad) == 0;
+  if (!is_posted && bad == first) {
+    if (slot.bounce >= 0) {
+      free_bounces_.push_back(slot.bounce);
+    }
+    return false;
+  }
+  free_slots_.pop_back();
+  slots_[index] = slot;
+  ++queue.outstanding;
+  ++counters_.datagrams_sent;
+  if (!is_posted) {
+    fail(&queue, kFlushed);  // Half of it is: the rest is flushed, and the chunk sent again.
+  }
   return true;
 }
 
@@ -178,6 +257,10 @@ void VerbsWire::complete_sends(Arrivals& arrivals) {
     count = context_->ops.poll_cq(send_cq_, kCompletionsPerPoll, done.data());
     for (int i = 0; i < count; ++i) {
       const Completion& it = done[static_cast<std::size_t>(i)];
+      if ((it.id & Windows::kCompletion) != 0) {
+        windows_->complete(it.id, it.status);
+        continue;
+      }
       const auto index = static_cast<std::uint32_t>(it.id);
       Queue* const queue = slots_[index].queue;
       if (queue == nullptr || slots_[index].uses != it.id >> 32) {
@@ -192,6 +275,9 @@ void VerbsWire::complete_sends(Arrivals& arrivals) {
       }
     }
   } while (count == kCompletionsPerPoll);
+  if (windows_ != nullptr) {
+    windows_->poll();
+  }
   // One of them may send again from within.
   told_.swap(sent_cookies_);
   for (const std::uint64_t cookie : told_) {
@@ -216,9 +302,7 @@ std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
         break;
       }
     }
-    const Completion& it = received_[next_completion_++];
-    packets += deliver(arrivals, it) ? 1 : 0;
-    empty_buffers_.push_back(static_cast<std::uint32_t>(it.id));
+    packets += deliver(arrivals, received_[next_completion_++]) ? 1 : 0;
     if (empty_buffers_.size() >= kReceivesPerPost) {
       post_receives();
     }
@@ -231,11 +315,14 @@ std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
 
 /// Whether it was a packet.
 bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
+  const auto buffer = static_cast<std::uint32_t>(completion.id);
   if (completion.status != kSuccess) {
+    empty_buffers_.push_back(buffer);
+    fail_receiver(completion);
     return false;
   }
-  const std::byte* content = arena_.data() + completion.id * buffer_bytes_;
-  std::size_t bytes = completion.bytes;
+  const std::byte* content = arena_.data() + buffer * buffer_bytes_;
+  std::size_t bytes = completion.opcode == kReceivedWrite ? 0 : completion.bytes;
   const bool is_datagram = completion.qp_number == datagrams_.qp->number;
   const std::byte* const grh = content;
   if (is_datagram) {
@@ -243,23 +330,46 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
     bytes -= std::min(bytes, kGrhBytes);
   }
   const std::uint32_t immediate =
-      (completion.flags & kWithImmediate) == 0 ? UINT32_MAX : ntohl(completion.immediate);
-  const std::size_t header_bytes = immediate & kHeaderMask;
-  if (immediate >> kKindShift == kAnnounce && is_datagram) {
+      (completion.flags & kWithImmediate) == 0 ? 0 : ntohl(completion.immediate);
+  const std::uint32_t kind = immediate >> kKindShift;
+  const std::size_t header_bytes = immediate >> kHeaderShift & kHeaderMask;
+  const std::uint32_t number = immediate & kNumberMask;
+  const auto queue = queue_of_.find(completion.qp_number);
+  Queue* const from = queue == queue_of_.end() ? nullptr : queue->second;
+  if (from != nullptr && kind != kPlaced) {
+    drop_ahead(arrivals, *from);  // Its write would have been next.
+  }
+  const bool has_header =
+      header_bytes > 0 && header_bytes <= transport::kHeaderBytesMax && header_bytes <= bytes;
+  if (kind == kAhead && from != nullptr && has_header) {
+    from->ahead_buffer = buffer;  // Stays until the write has come.
+    from->ahead_bytes = static_cast<std::uint8_t>(header_bytes);
+    from->ahead_number = number;
+    return false;
+  }
+  empty_buffers_.push_back(buffer);  // Not posted before this returns.
+  if (kind == kAnnounce && is_datagram) {
     hear({content, bytes});
     return false;
   }
-  if (immediate >> kKindShift != kPacket || header_bytes == 0 ||
-      header_bytes > transport::kHeaderBytesMax || header_bytes > bytes) {
+  if (kind == kPlaced && from != nullptr) {
+    return deliver_write(arrivals, completion, number);
+  }
+  if ((kind != kPacket && (kind != kWritten || is_datagram)) || !has_header) {
     ++counters_.malformed_dropped;
     return false;
   }
   ++counters_.datagrams_received;
   transport::Arrival arrival;
   arrival.header = {content, header_bytes};
-  arrival.payload = {content + header_bytes, bytes - header_bytes};
-  arrival.payload_bytes = static_cast<std::uint32_t>(arrival.payload.size());
   arrival.ecn = is_datagram && port_.is_ethernet && is_marked(grh, gid_.is_ipv4());
+  if (kind == kWritten) {
+    arrival.payload_bytes = number;
+    counters_.payload_bytes_placed += number;
+  } else {
+    arrival.payload = {content + header_bytes, bytes - header_bytes};
+    arrival.payload_bytes = static_cast<std::uint32_t>(arrival.payload.size());
+  }
   if (!arrival.payload.empty()) {
     std::byte* const place = arrivals.place(arrival.header, arrival.payload_bytes);
     (place == nullptr ? counters_.payload_bytes_copied : counters_.payload_bytes_placed) +=
@@ -271,6 +381,49 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
   }
   arrivals.arrived(arrival);
   return true;
+}
+
+/// UC. Of a write without its header nobody can say what it was: the chunk counts as lost.
+bool VerbsWire::deliver_write(Arrivals& arrivals, const Completion& completion,
+                              std::uint32_t number) {
+  Queue& queue = *queue_of_[completion.qp_number];
+  if (queue.ahead_buffer < 0 || queue.ahead_number != number) {
+    drop_ahead(arrivals, queue);
+    ++counters_.fragments_dropped;
+    return false;
+  }
+  const auto buffer = static_cast<std::uint32_t>(std::exchange(queue.ahead_buffer, -1));
+  transport::Arrival arrival;
+  arrival.header = {arena_.data() + buffer * buffer_bytes_, queue.ahead_bytes};
+  arrival.payload_bytes = completion.bytes;
+  ++counters_.datagrams_received;
+  counters_.payload_bytes_placed += completion.bytes;
+  empty_buffers_.push_back(buffer);
+  arrivals.arrived(arrival);
+  return true;
+}
+
+/// The write of a header that came ahead is lost: the sender is to know at once.
+void VerbsWire::drop_ahead(Arrivals& arrivals, Queue& queue) {
+  if (queue.ahead_buffer < 0) {
+    return;
+  }
+  const auto buffer = static_cast<std::uint32_t>(std::exchange(queue.ahead_buffer, -1));
+  transport::Arrival arrival;
+  arrival.header = {arena_.data() + buffer * buffer_bytes_, queue.ahead_bytes};
+  arrival.trimmed = true;
+  ++counters_.fragments_dropped;
+  empty_buffers_.push_back(buffer);
+  arrivals.arrived(arrival);
+}
+
+/// A receive has failed: its queue pair takes no more. So it is after a write that came late, into
+/// a window that is closed.
+void VerbsWire::fail_receiver(const Completion& completion) {
+  const auto found = queue_of_.find(completion.qp_number);
+  if (found != queue_of_.end() && !found->second->is_retired) {
+    fail(found->second, completion.status);
+  }
 }
 
 void VerbsWire::post_receives() {

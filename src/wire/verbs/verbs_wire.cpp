@@ -67,6 +67,7 @@ Result<std::unique_ptr<VerbsWire>> VerbsWire::open(const Functions& verbs,
   TUTTI_RETURN_IF_ERROR(wire->choose_service());
   TUTTI_RETURN_IF_ERROR(wire->open_memory());
   TUTTI_RETURN_IF_ERROR(wire->open_queues());
+  wire->open_windows();
   return wire;
 }
 
@@ -80,9 +81,12 @@ VerbsWire::~VerbsWire() {
       verbs_.destroy_ah(way);
     }
   }
-  if (datagrams_.qp != nullptr) {
-    verbs_.destroy_qp(datagrams_.qp);
+  for (Qp* const qp : {datagrams_.qp, window_qp_}) {
+    if (qp != nullptr) {
+      verbs_.destroy_qp(qp);
+    }
   }
+  windows_.reset();
   if (srq_ != nullptr) {
     verbs_.destroy_srq(srq_);
   }
@@ -226,6 +230,44 @@ Status VerbsWire::open_queues() {
   return {};
 }
 
+/// Without them all is copied.
+void VerbsWire::open_windows() {
+  if (service_ == Service::kUd || options_.window_bytes_min == 0) {
+    return;
+  }
+  window_qp_ = make_qp(service_ == Service::kUc ? kQpUc : kQpRc, Windows::kRequestsMax);
+  Peer self;
+  self.end.gid = gid_.gid;
+  self.end.lid = port_.lid;
+  self.end.mtu = mtu_code(port_.mtu_bytes);
+  self.end.number = number_;
+  if (window_qp_ != nullptr && prepare(window_qp_) &&
+      connect(window_qp_, self, 0, {0, window_qp_->number, true})) {
+    windows_ = std::make_unique<Windows>(context_, pd_, window_qp_);
+    if (windows_->try_one()) {
+      return;
+    }
+  }
+  const std::string why = std::strerror(errno);
+  windows_.reset();
+  if (window_qp_ != nullptr) {
+    verbs_.destroy_qp(std::exchange(window_qp_, nullptr));
+  }
+  if (options_.on_fallback) {
+    options_.on_fallback("copies of what arrives and not writes into receives: " + options_.device +
+                             " has no memory windows (" + why + ")",
+                         "a NIC with memory windows of type 1");
+  }
+}
+
+std::uint64_t VerbsWire::open_window(std::span<std::byte> memory) {
+  if (windows_ == nullptr) {
+    return 0;
+  }
+  Mr* const mr = memory_->find(memory.data(), memory.size());
+  return mr == nullptr ? 0 : windows_->open(mr, memory);
+}
+
 transport::WireCapabilities VerbsWire::capabilities() const {
   transport::WireCapabilities it;
   it.chunk_bytes = chunk_bytes_;
@@ -239,6 +281,7 @@ transport::WireCapabilities VerbsWire::capabilities() const {
   // Marks are in the IP header, which a datagram's receiver alone gets to see.
   it.marks_ecn = service_ == Service::kUd && port_.is_ethernet;
   it.sends_complete_late = true;
+  it.window_bytes_min = windows_ == nullptr ? 0 : options_.window_bytes_min;
   return it;
 }
 
@@ -302,7 +345,10 @@ std::string VerbsWire::description() const {
          gid_text(gid_) + "), " + std::to_string(options_.paths) +
          (service_ == Service::kUd ? " flow labels" : " queue pairs") +
          " to each peer, chunks of " + std::to_string(chunk_bytes_) + " bytes, MTU " +
-         std::to_string(port_.mtu_bytes);
+         std::to_string(port_.mtu_bytes) +
+         (windows_ == nullptr ? ", receives are copied"
+                              : ", written into receives from " +
+                                    std::to_string(options_.window_bytes_min) + " bytes");
 }
 
 std::string VerbsWire::report() const {

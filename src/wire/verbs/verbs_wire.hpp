@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One port of an RDMA NIC as a wire. The transport decides, the NIC only moves: a packet is one
-// send whose header and payload the NIC gathers from where they are, and scatters into a receive
-// buffer of a queue that all peers share (SRQ); the header's length travels as immediate data.
-// What carries packets is one of the NIC's services:
+// send whose header and payload the NIC gathers from where they are, and puts into a receive buffer
+// of a queue that all peers share (SRQ), from where the payload is copied to its place. Of long
+// receives peers know the memory (windows.hpp): there the NIC writes a chunk to its place itself,
+// and its header comes with it. What carries packets is one of the NIC's services:
 //
 //   UC  a queue pair for each path of each peer; the NIC cuts a chunk and puts it together, and
 //       repairs nothing: what is lost is the transport's to send again, on another path.
@@ -29,6 +30,7 @@
 #include "wire/verbs/announcement.hpp"
 #include "wire/verbs/library.hpp"
 #include "wire/verbs/registered_memory.hpp"
+#include "wire/verbs/windows.hpp"
 #include "wire/wire.hpp"
 
 namespace tutti::wire::verbs {
@@ -50,6 +52,7 @@ struct VerbsOptions {
   std::uint32_t send_depth = 64;        ///< Packets in a queue pair's send queue.
   std::uint32_t receive_buffers = 512;  ///< Of a chunk each.
   std::uint32_t bounce_buffers = 64;    ///< For payloads in memory that is not registered.
+  Bytes window_bytes_min = 64 << 10;    ///< Shorter receives are copied. 0: all are.
   std::string class_directory = "/sys/class/infiniband";
   std::function<transport::TimeNs()> clock;  ///< Null: the system's.
   /// Told what the wire was to have and has not, and the remedy. Null: nobody wants to know.
@@ -76,6 +79,12 @@ class VerbsWire : public Wire {
   void remove_peer(std::uint64_t peer) override;
   Status register_memory(std::span<std::byte> memory) override { return memory_->add(memory); }
   void deregister_memory(std::span<std::byte> memory) override { memory_->remove(memory); }
+  std::uint64_t open_window(std::span<std::byte> memory) override;
+  bool has_opened(std::uint64_t window, transport::RemoteMemory* remote) override {
+    return windows_->has_opened(window, remote);
+  }
+  void close_window(std::uint64_t window) override { windows_->close(window); }
+  bool has_closed(std::uint64_t window) override { return windows_->has_closed(window); }
   bool send(const transport::Transmission& transmission) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
   void handle_timeout(transport::TimeNs now) override;
@@ -90,8 +99,14 @@ class VerbsWire : public Wire {
   Service service() const { return service_; }
 
  private:
-  /// First byte of the immediate data; the last one is the header's length.
-  enum Kind : std::uint8_t { kPacket = 1, kAnnounce = 2 };
+  /// What a receive completion is about, in the immediate data.
+  enum Kind : std::uint8_t {
+    kPacket = 1,    ///< Header and payload.
+    kAnnounce = 2,  ///< Announcement (UD).
+    kWritten = 3,   ///< Header of a chunk that was written before it (RC).
+    kAhead = 4,     ///< Header of the chunk that is written next (UC).
+    kPlaced = 5,    ///< The write of that chunk.
+  };
 
   static constexpr std::uint32_t kDatagramDepth = 512;  ///< Of the UD queue pair's send queue.
   static constexpr std::size_t kHeaderSlotBytes = 128;
@@ -103,6 +118,11 @@ class VerbsWire : public Wire {
     bool is_retired = false;
     std::uint64_t peer = 0;
     std::size_t path = 0;
+    std::uint32_t writes = 0;  ///< UC: posted, whose number tells them apart.
+    /// UC: the header that came ahead of its write.
+    std::int64_t ahead_buffer = -1;
+    std::uint32_t ahead_number = 0;
+    std::uint8_t ahead_bytes = 0;
   };
 
   struct Path {
@@ -157,6 +177,7 @@ class VerbsWire : public Wire {
   Status choose_service();
   Status open_memory();
   Status open_queues();
+  void open_windows();
   static Result<End> decode(const WireAddress& address);
   Peer* find(std::uint64_t peer) const;
   AddressAttributes way_to(const Peer& peer, std::uint32_t path) const;
@@ -169,6 +190,7 @@ class VerbsWire : public Wire {
   // verbs_peers.cpp
   Qp* make_qp(int type, std::uint32_t depth) const;
   Status ready(Qp* qp) const;
+  bool prepare(Qp* qp) const;
   bool connect(Qp* qp, const Peer& peer, std::uint32_t path, const AnnouncedPath& theirs) const;
   void renew(std::uint64_t name, Peer& peer, std::size_t path, std::uint32_t generation);
   void retire(Queue* queue);
@@ -193,7 +215,12 @@ class VerbsWire : public Wire {
             std::uint64_t cookie = 0);
   void complete_sends(Arrivals& arrivals);
   void take_back(std::uint32_t slot);
+  bool post_write(Queue& queue, const transport::Transmission& sent);
+  bool fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot);
   bool deliver(Arrivals& arrivals, const Completion& completion);
+  bool deliver_write(Arrivals& arrivals, const Completion& completion, std::uint32_t number);
+  void drop_ahead(Arrivals& arrivals, Queue& queue);
+  void fail_receiver(const Completion& completion);
   void post_receives();
 
   const Functions verbs_;
@@ -224,6 +251,9 @@ class VerbsWire : public Wire {
   std::vector<std::uint32_t> free_slots_;
 
   Queue datagrams_;  ///< The UD queue pair.
+  Qp* window_qp_ = nullptr;
+  std::unique_ptr<Windows> windows_;                    ///< Null: peers write nowhere.
+  std::unordered_map<std::uint32_t, Queue*> queue_of_;  ///< By the queue pair's number.
   std::vector<std::unique_ptr<Queue>> queues_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Peer>> peers_;
   std::uint64_t next_peer_ = 1;

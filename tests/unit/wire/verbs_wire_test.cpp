@@ -181,7 +181,7 @@ TEST_F(FakeNic, add_peer__shares_queue_pairs_between_connections) {
   Conversation talk([] { return pair_of("uc"); });
   EXPECT_TRUE(talk.wait([&] { return talk.pair.a->reach(talk.b_named_by_a).is_known; }));
   const std::uint64_t qps = control().qps;
-  EXPECT_EQ(2U * (8 + 1), qps);
+  EXPECT_EQ(2U * (8 + 2), qps);
   ASSERT_TRUE(talk.pair.a->add_peer(talk.pair.b->address(), 0).ok());
   EXPECT_EQ(qps, control().qps);
   ASSERT_TRUE(talk.pair.a->add_peer(talk.pair.b->address(), 0x68).ok());
@@ -200,7 +200,7 @@ TEST_F(FakeNic, add_peer__with_256_paths_and_a_short_mtu) {
     return talk.pair.a->reach(talk.b_named_by_a).is_known &&
            talk.pair.b->reach(talk.a_named_by_b).is_known;
   }));
-  EXPECT_EQ(2U * (200 + 1), control().qps);
+  EXPECT_EQ(2U * (200 + 2), control().qps);
   EXPECT_EQ(32U, pass_chunks(talk, 1, 32));
 }
 
@@ -265,7 +265,7 @@ TEST_F(FakeNic, send__a_failed_queue_pair_is_replaced) {
 
 /// The NIC has fewer queue pairs than there are to be paths: those that there are carry all.
 TEST_F(FakeNic, add_peer__fewer_queue_pairs_than_paths) {
-  control().qps_max = 2 + 12;
+  control().qps_max = 4 + 12;
   std::string told;
   VerbsOptions b = options_of(1, "uc");
   b.on_fallback = [&](const std::string& what, const std::string&) { told = what; };
