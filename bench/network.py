@@ -529,7 +529,11 @@ def measure_pair(options: argparse.Namespace, programs: Path, tutti: Way) -> lis
     with Lab(plan.Spec(nodes=2, rails=1, rate_bps=10**9)) as lab:
         plug_pair(lab)
         runner = Runner(programs, lab, PAIR_DEVICE, f"{PAIR_ADDRESSES[0]}:{PORT}")
-        for row in pair_rows(runner, [ONE_STREAM, tutti], options.repeats):
+        others = [
+            Way(f"Tutti, {wire}", TUTTI, {**tutti.env, "TUTTI_NET_WIRE": wire})
+            for wire in options.wire
+        ]
+        for row in pair_rows(runner, [ONE_STREAM, tutti, *others], options.repeats):
             rows.append(row)
             if options.verbose:
                 print("\n".join(runner.logs), file=sys.stderr)
@@ -574,6 +578,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4, help="of a run at 60 %% of the ideal")
     parser.add_argument("--headroom", action="store_true", help="the same at half the rates")
     parser.add_argument("--set", nargs="+", type=settings, default=[], help="NAME=VALUE for Tutti")
+    parser.add_argument("--wire", nargs="+", default=[], help="of pair: also TUTTI_NET_WIRE=xdp")
     parser.add_argument("--verbose", action="store_true", help="what the plugins say")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()

@@ -6,7 +6,8 @@
 #   component runtime       lib/libtutti.so.0 lib/libtutti-mpi.so lib/lib{nccl,rccl}-net-tutti.so
 #                           share/tutti/tuning/*.json
 #   component measure       lib/tutti/tutti-measure-* (bench/measure)
-#   component command       bin/tutti share/tutti/python share/modulefiles/tutti/<version>
+#   component command       bin/tutti sbin/tutti-xdp-helper share/tutti/python
+#                           share/modulefiles/tutti/<version>
 #   component development   include/tutti/*.h lib/cmake/tutti lib/pkgconfig/tutti.pc
 #                           share/tutti/examples lib/libtutti-host-device.so
 #
@@ -16,7 +17,8 @@
 include(CMakePackageConfigHelpers)
 
 # All that `tutti` needs, without the tests.
-add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_rccl_net tutti_host_device)
+add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_rccl_net tutti_host_device
+                                        tutti-xdp-helper)
 foreach(flavour mpich openmpi abi net)
   if(TARGET tutti-measure-${flavour})
     add_dependencies(tutti_product tutti-measure-${flavour})
@@ -56,6 +58,7 @@ if(NOT SKBUILD)
   configure_file("${CMAKE_CURRENT_LIST_DIR}/tutti.in" tutti_command @ONLY)
   install(PROGRAMS "${CMAKE_CURRENT_BINARY_DIR}/tutti_command" COMPONENT command
           DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti)
+  install(TARGETS tutti-xdp-helper RUNTIME DESTINATION ${CMAKE_INSTALL_SBINDIR} COMPONENT command)
   file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/python_version" CONTENT "${PROJECT_VERSION}\n")
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/tutti_hpc" DESTINATION ${python_directory}
           COMPONENT command FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)

@@ -98,6 +98,7 @@ FOREIGN: list[tuple[str, str, str]] = [
     (r"(cuda|nvml|nccl|driver_types)[\w/]*\.h|hip/.*|rccl.*", r"$^",
      "vendors' libraries are tables filled by dlopen; declare what is needed in the room"),
     (r"infiniband/.*|rdma/.*", r"src/wire/verbs/", "only src/wire/verbs knows verbs"),
+    (r"linux/(bpf|if_xdp)\.h", r"src/wire/xdp/", "only src/wire/xdp knows AF_XDP"),
 ]  # fmt: skip
 
 

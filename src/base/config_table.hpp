@@ -110,13 +110,14 @@ inline const std::vector<Knob>& knobs() {
          "0.1", ""},
         {"TUTTI_NET_CONTROLLER", &Config::net_controller, "", "",
          "Congestion control of our transport: {controllers}. Equal on all hosts.", "0.1", ""},
-        {"TUTTI_NET_WIRE", &Config::net_wire, "", "udp|verbs|auto",
-         "What carries the packets of our transport: UDP sockets, or RDMA NICs by libibverbs. auto: "
-         "verbs where network interfaces have RDMA ports. Equal on all hosts.",
+        {"TUTTI_NET_WIRE", &Config::net_wire, "", "udp|verbs|xdp|auto",
+         "What carries the packets of our transport: UDP sockets, RDMA NICs by libibverbs, or "
+         "AF_XDP sockets, which need privileges or tutti-xdp-helper. auto: verbs where network "
+         "interfaces have RDMA ports, else udp. Equal on all hosts.",
          "0.1", ""},
         {"TUTTI_NET_VERBS", &Config::net_verbs, "", "auto|uc|rc|ud",
-         "Service of the RDMA NICs under TUTTI_NET_WIRE=verbs. auto: uc, or rc where the NIC has no "
-         "UC. Equal on all hosts.",
+         "Service of the RDMA NICs under TUTTI_NET_WIRE=verbs. auto: uc, or rc where the NIC has "
+         "no UC. Equal on all hosts.",
          "0.1", ""},
         {"TUTTI_NET_SPRAY", &Config::net_spray, "", "oblivious|two_choices|bitmap|reps|mixed",
          "How the transport chooses paths. reps and mixed need switches that mark packets (ECN).",

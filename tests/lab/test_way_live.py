@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from test_lab_live import TIMEOUT_S, environment, permitted, plugin_and_driver
+from test_lab_live import TIMEOUT_S, environment, leave_out, permitted, plugin_and_driver
 
 __all__ = ["permitted"]
 
@@ -65,12 +65,13 @@ done
 
 
 def run(
-    messages: int, before: str = "", during: str = "", **variables: str
+    messages: int, before: str = "", during: str = "", user: bool = False, **variables: str
 ) -> tuple[subprocess.CompletedProcess[str], float]:
     plugin, driver = plugin_and_driver()
     words = [str(driver), "--plugin", str(plugin), "--version", "11", "--test", "ring", "--verbose"]
     words += ["--bytes", str(1 << 20), "--messages", str(messages), "--watchdog", "60"]
-    own = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]
+    rootless = user or os.geteuid() != 0
+    own = ["unshare", *(["--user", "--map-root-user"] if rootless else []), "--net"]
     begun = time.monotonic()
     done = subprocess.run(
         [*own, "bash", "-c", TWO_HOSTS, "two-hosts", *words, "--rendezvous", "10.9.0.1:5000"],
@@ -171,3 +172,29 @@ def test_a_firewall_drops_some_paths__the_others_carry_all(permitted: None) -> N
     assert len(told) == 1, done.stderr
     assert "from UDP ports " in told[0]
     assert "net.ipv4.ip_local_port_range" in told[0]
+
+
+@pytest.fixture
+def root() -> None:
+    """Who may load BPF programs: nobody in a user namespace."""
+    if os.geteuid() != 0:
+        leave_out("AF_XDP needs root")
+
+
+def test_af_xdp__every_byte_arrives(root: None) -> None:
+    done, _ = run(100, TUTTI_NET_WIRE="xdp")
+    assert statuses(done) == [0, 0], done.stderr
+    assert len(warnings(done.stderr, "AF_XDP on rail0 queue 0, native, copy mode")) == 2
+    assert len(warnings(done.stderr, "packets of 3826 bytes and not 9000")) == 2, done.stderr
+
+
+def test_af_xdp__a_switch_with_a_smaller_mtu(root: None) -> None:
+    done, _ = run(20, before="narrow 0 1", TUTTI_NET_WIRE="xdp")
+    assert statuses(done) == [0, 0], done.stderr
+    assert len(warnings(done.stderr, "an MTU of 1500 and not 3826")) == 2, done.stderr
+
+
+def test_af_xdp__in_a_user_namespace__an_error_names_the_remedy() -> None:
+    done, _ = run(1, user=True, TUTTI_NET_WIRE="xdp")
+    assert statuses(done) != [0, 0]
+    assert re.search("xdp wire: .*tutti-xdp-helper", done.stderr), done.stderr

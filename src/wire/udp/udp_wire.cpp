@@ -13,6 +13,7 @@
 #include "base/descriptors.hpp"
 #include "base/random.hpp"
 #include "base/system_random.hpp"
+#include "wire/udp/finding_text.hpp"
 #include "wire/udp/route.hpp"
 #include "wire/udp/udp_socket.hpp"
 
@@ -24,13 +25,8 @@ static_assert(std::endian::native == std::endian::little, "prefixes and addresse
 constexpr std::size_t kFragmentBytesMin = 512;
 constexpr std::uint8_t kAddressBytesV4 = 1 + 2 + 4 + 2;
 constexpr std::uint8_t kAddressBytesV6 = 1 + 2 + 16 + 2;
-constexpr transport::TimeNs kChunkTimeNs = 200'000;  ///< Most that one occupies a link.
-constexpr Bytes kFragmentsMin = 3;                   ///< Of a chunk, on the slowest of links.
 constexpr std::uint32_t kOpenPackets = 512;
 constexpr Bytes kSendBufferBytes = 8 << 20;
-constexpr std::size_t kPortsTold = 8;
-constexpr const char* kPortsRemedy =
-    "let UDP pass between the hosts, from and to all ports of net.ipv4.ip_local_port_range";
 constexpr const char* kNoOffloads = "no segmentation offload and no UDP_GRO: ";
 constexpr const char* kOffloadRemedy =
     "a kernel whose UDP_SEGMENT and UDP_GRO work (Linux 5.0 and later), or TUTTI_NET_OFFLOAD=0";
@@ -176,20 +172,12 @@ Bytes UdpWire::buffer_bytes_wanted() const {
 }
 
 transport::WireCapabilities UdpWire::capabilities() const {
-  const std::size_t content = fragment_bytes_ - kPrefixBytes;
   const std::size_t count = std::min<std::size_t>(
       kFragmentsMax, std::max<std::size_t>(1, kDatagramBytesMax / fragment_bytes_));
-  const auto most = static_cast<std::uint32_t>(
-      std::min<std::size_t>(count * content, kContentBytesMax) - kDataHeaderBytes);
   transport::WireCapabilities it;
-  // On a slow link a chunk is shorter, or one alone would be a long queue.
-  // The header is part of the first datagram: a chunk of whole ones would spill into one more.
-  const Bytes in_time = kChunkTimeNs * 1000 / options_.ps_per_byte;
-  const Bytes fitting =
-      std::max<Bytes>(in_time / content, kFragmentsMin) * content - kDataHeaderBytes;
-  const Bytes wanted = options_.chunk_bytes == 0 ? fitting : options_.chunk_bytes;
-  it.chunk_bytes = static_cast<std::uint32_t>(std::min<Bytes>(wanted, most));
-  it.mtu_bytes = static_cast<std::uint32_t>(content);
+  it.chunk_bytes =
+      chunk_bytes_of(fragment_bytes_, count, options_.chunk_bytes, options_.ps_per_byte);
+  it.mtu_bytes = static_cast<std::uint32_t>(fragment_bytes_ - kPrefixBytes);
   it.paths = options_.paths;
   it.rails = 1;
   it.ps_per_byte = options_.ps_per_byte;
@@ -367,46 +355,21 @@ void UdpWire::take_probe(const ProbeHead& probe, transport::TimeNs now) {
 }
 
 void UdpWire::tell_findings(Peer& peer) {
-  auto finding = peer.prober->take_finding();
-  if (!finding) {
-    return;  // Nearly always; what follows costs more than a look.
-  }
-  const std::size_t ip_bytes = bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes;
-  const std::string where = " from " + host_text(bound_) + " to " + host_text(peer.address);
-  for (; finding; finding = peer.prober->take_finding()) {
-    const std::string here = std::to_string(peer.fragment_bytes + ip_bytes);
-    const std::string found = std::to_string(finding->bytes + ip_bytes);
-    const std::string remedy = "an MTU of " + here +
-                               " on all switches and routers between them, or one that they let "
-                               "pass on the interfaces of both hosts (ip link set DEVICE mtu " +
-                               found + ")";
-    switch (finding->kind) {
-      case Prober::FindingKind::kSmaller:
-        fall_back("an MTU of " + found + " and not " + here + where +
-                      ": longer packets do not arrive, and nothing says so",
-                  remedy);
-        peer.fragment_bytes = finding->bytes;
-        least_fragment_bytes_ = least_fragment_bytes_ == 0
-                                    ? peer.fragment_bytes
-                                    : std::min(least_fragment_bytes_, peer.fragment_bytes);
-        break;
-      case Prober::FindingKind::kNoneFits:
-        fall_back(
-            "no packets of even " + found + " bytes" + where + ": short ones arrive, those do not",
-            remedy);
-        break;
-      case Prober::FindingKind::kSilentPaths: {
-        silent_paths_ += finding->paths.size();
-        std::string ports;
-        for (std::size_t i = 0; i < std::min(finding->paths.size(), kPortsTold); ++i) {
-          ports += " " + std::to_string(port_of(finding->paths[i]));
-        }
-        fall_back(std::to_string(finding->paths.size()) + " of " + std::to_string(senders_.size()) +
-                      " paths on which nothing arrives" + where + " (from UDP ports" + ports +
-                      (finding->paths.size() > kPortsTold ? " and others" : "") + ")",
-                  kPortsRemedy);
-        break;
-      }
+  for (auto finding = peer.prober->take_finding(); finding; finding = peer.prober->take_finding()) {
+    const FindingText text = text_of(
+        *finding, {.from = host_text(bound_),
+                   .to = host_text(peer.address),
+                   .fragment_bytes = peer.fragment_bytes,
+                   .ip_bytes = bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes,
+                   .paths = senders_.size(),
+                   .port_of = [this](std::size_t path) { return port_of(path); }});
+    fall_back(text.what, text.remedy);
+    silent_paths_ += finding->paths.size();
+    if (finding->kind == Prober::FindingKind::kSmaller) {
+      peer.fragment_bytes = finding->bytes;
+      least_fragment_bytes_ = least_fragment_bytes_ == 0
+                                  ? peer.fragment_bytes
+                                  : std::min(least_fragment_bytes_, peer.fragment_bytes);
     }
   }
 }

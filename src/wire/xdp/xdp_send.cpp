@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The sending part of XdpWire: packets cut into frames, and by which way they leave.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/random.hpp"
+#include "wire/udp/udp_socket.hpp"
+#include "wire/xdp/xdp_wire.hpp"
+
+namespace tutti::wire::xdp {
+
+using transport::PathId;
+using transport::TimeNs;
+using transport::Transmission;
+using udp::kPrefixBytes;
+using udp::Prefix;
+
+namespace {
+
+constexpr std::size_t kWatchedBytes = 1024;   ///< Shorter packets pass wherever any do.
+constexpr TimeNs kLookNs = 1'000'000'000;     ///< Between looks at what is known.
+constexpr TimeNs kUnknownLookNs = 1'000'000;  ///< And at what is not.
+constexpr TimeNs kKickNs = 50'000;            ///< Until the kernel is asked to go on.
+
+sockaddr_in socket_address_of(const UdpEnd& end) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = end.address;
+  address.sin_port = end.port;
+  return address;
+}
+
+std::byte* append(std::byte* out, const void* data, std::size_t bytes) {
+  return std::copy_n(static_cast<const std::byte*>(data), bytes, out);
+}
+
+}  // namespace
+
+XdpWire::Peer* XdpWire::find(std::uint64_t peer) {
+  return peer < peers_.size() && peers_[peer].users > 0 ? &peers_[peer] : nullptr;
+}
+
+/// What the kernel knows of the way to it now.
+void XdpWire::look(Peer& to, TimeNs now) {
+  const NextHop hop = netlink_.next_hop(xsk_options_.interface, end_.address, to.end.address);
+  to.kind = hop.kind;
+  to.mac.reset();
+  to.look_ns = now + kLookNs;
+  if (hop.kind != NextHop::Kind::kNeighbour) {
+    if (hop.kind == NextHop::Kind::kNone && !std::exchange(to.has_told, true)) {
+      udp::SocketAddress peer;
+      const sockaddr_in address = socket_address_of(to.end);
+      std::memcpy(&peer.storage, &address, sizeof address);
+      fall_back("no way by this interface to " + udp::host_text(peer) +
+                    ": its packets take the kernel's UDP and not AF_XDP",
+                "a route to it by " + options_.interface);
+    }
+    return;
+  }
+  if (const auto neighbour = netlink_.neighbour(xsk_options_.interface, hop.address)) {
+    to.mac = neighbour->mac;
+    to.asks = neighbour->is_stale;
+  } else {
+    to.look_ns = now + kUnknownLookNs;
+  }
+}
+
+/// Whether the next packet does; else it leaves by the UDP socket.
+bool XdpWire::leaves_by_xdp(Peer& to) {
+  const TimeNs now = monotonic_ns();
+  if (now >= to.look_ns) {
+    look(to, now);
+  }
+  return to.mac && !std::exchange(to.asks, false);
+}
+
+/// `frame`: that `payload` lies in, behind kHeadBytes; kNoFrame: it leaves by the UDP socket.
+/// False: that has no room.
+bool XdpWire::send_datagram(Peer& to, PathId path, std::uint64_t frame,
+                            std::span<const std::byte> payload) {
+  const int tos = (to.traffic_class & ~udp::kEcnMask) | udp::kEct0;
+  if (frame != Piece::kNoFrame) {
+    PacketHead head;
+    head.target_mac = *to.mac;
+    head.source_mac = mac_;
+    head.source = {end_.address, htons(port_of(path))};
+    head.target = to.end;
+    head.tos = static_cast<std::uint8_t>(tos);
+    write_head(head, payload.size(), xsk_->at(frame));
+    xsk_->push(frame, static_cast<std::uint32_t>(kHeadBytes + payload.size()));
+    ++counters_.datagrams_sent;
+    return true;
+  }
+  const sockaddr_in address = socket_address_of(to.end);
+  ++counters_.calls_sent;
+  if (sendto(kernel_.get(), payload.data(), payload.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+             reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+    if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) {
+      return false;
+    }
+    ++counters_.refused;
+    return true;
+  }
+  ++kernel_sent_;
+  ++counters_.datagrams_sent;
+  return true;
+}
+
+void XdpWire::kick() {
+  counters_.calls_sent += xsk_->kick();
+  kick_due_ns_ = xsk_->has_unsent() ? monotonic_ns() + kKickNs : transport::kNever;
+}
+
+bool XdpWire::send(const Transmission& sent) {
+  Peer* const to = find(sent.peer);
+  const std::size_t content = sent.header_bytes + std::size_t{sent.payload_bytes};
+  const std::size_t each = to == nullptr ? 1 : to->fragment_bytes - kPrefixBytes;
+  const std::size_t count = std::max<std::size_t>(1, udp::fragments(content, each));
+  if (to == nullptr || count > udp::kFragmentsMax) {
+    ++counters_.refused;  // Gone, or longer than both ends agreed on.
+    return true;
+  }
+  const bool is_xdp = leaves_by_xdp(*to);
+  if (is_xdp && xsk_->free_frames() < count) {
+    kick();
+    return false;
+  }
+  Prefix prefix;
+  prefix.count = static_cast<std::uint8_t>(count);
+  prefix.header_bytes = sent.header_bytes;
+  prefix.content_bytes = static_cast<std::uint16_t>(content);
+  prefix.packet = next_packet_++ & ((1ULL << udp::kPacketBits) - 1);
+  std::size_t payload_at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    prefix.index = static_cast<std::uint8_t>(i);
+    const std::uint64_t frame = is_xdp ? xsk_->take_frame() : Piece::kNoFrame;
+    std::byte* const begin = is_xdp ? xsk_->at(frame) + kHeadBytes : kernel_staging_.data();
+    encode(prefix, begin);
+    std::byte* end = begin + kPrefixBytes;
+    if (i == 0) {
+      end = append(end, sent.header.data(), sent.header_bytes);
+    }
+    const std::size_t room = each - static_cast<std::size_t>(end - begin - kPrefixBytes);
+    const std::size_t bytes = std::min<std::size_t>(room, sent.payload_bytes - payload_at);
+    if (bytes > 0) {
+      end = append(end, sent.payload + payload_at, bytes);
+      payload_at += bytes;
+    }
+    if (!send_datagram(*to, sent.path, frame, {begin, end})) {
+      if (i == 0) {
+        return false;
+      }
+      ++counters_.refused;  // Half of it is away: the transport sends it again.
+      break;
+    }
+  }
+  if (is_xdp) {
+    kick();
+  }
+  if (content > kWatchedBytes && to->prober) {
+    to->prober->on_data();
+    probe_due_ns_ = std::min(probe_due_ns_, to->prober->due_ns());
+  }
+  return true;
+}
+
+/// One datagram, which write(out) writes; it returns the end. False: there is no room.
+template <class Write>
+bool XdpWire::send_one(Peer& to, PathId path, Write&& write) {
+  const bool is_xdp = leaves_by_xdp(to);
+  if (is_xdp && xsk_->free_frames() == 0) {
+    kick();
+    return false;
+  }
+  const std::uint64_t frame = is_xdp ? xsk_->take_frame() : Piece::kNoFrame;
+  std::byte* const begin = is_xdp ? xsk_->at(frame) + kHeadBytes : kernel_staging_.data();
+  std::byte* const end = write(begin);
+  const bool is_sent = send_datagram(to, path, frame, {begin, end});
+  if (is_xdp) {
+    kick();
+  }
+  return is_sent;
+}
+
+std::size_t XdpWire::send_together(std::span<const Transmission> packets) {
+  if (packets.size() == 1) {
+    return send(packets.front()) ? 1 : 0;
+  }
+  std::size_t bytes = 2;
+  for (const Transmission& packet : packets) {
+    bytes += udp::kPartHeadBytes + packet.header_bytes + packet.payload_bytes;
+  }
+  Peer* const to = packets.empty() ? nullptr : find(packets.back().peer);
+  if (packets.size() > kTogetherMax || to == nullptr || bytes > to->fragment_bytes) {
+    return Wire::send_together(packets);
+  }
+  const bool is_sent = send_one(*to, packets.back().path, [&](std::byte* out) {
+    *out++ = std::byte{udp::kMagicTogether};
+    *out++ = static_cast<std::byte>(packets.size());
+    for (const Transmission& packet : packets) {
+      udp::encode_part(packet.header_bytes, static_cast<std::uint16_t>(packet.payload_bytes), out);
+      out = append(out + udp::kPartHeadBytes, packet.header.data(), packet.header_bytes);
+      out = append(out, packet.payload, packet.payload_bytes);
+    }
+    return out;
+  });
+  return is_sent ? packets.size() : 0;
+}
+
+void XdpWire::begin_probing(Peer& peer, std::size_t at) {
+  const std::size_t content = std::min<std::size_t>(
+      udp::kFragmentsMax * (peer.fragment_bytes - kPrefixBytes), udp::kContentBytesMax);
+  udp::Prober::Options options;
+  options.bytes = static_cast<std::uint16_t>(peer.fragment_bytes);
+  options.least_bytes = static_cast<std::uint16_t>(
+      std::min(kPrefixBytes + udp::fragments(content, udp::kFragmentsMax), peer.fragment_bytes));
+  options.ip_bytes = udp::kIpv4Bytes;
+  options.is_near = peer.kind == NextHop::Kind::kLocal;
+  options.paths = options.is_near ? 1 : options_.paths;
+  peer.prober.emplace(options);
+  // Its place in the low bits: an answer finds it at once.
+  token_ = mix64(token_ + 1);
+  peer.token = (token_ << 16) | (at & 0xffff);
+  probe_due_ns_ = 0;
+}
+
+void XdpWire::probe_peers(TimeNs now) {
+  probe_due_ns_ = transport::kNever;
+  for (Peer& peer : peers_) {
+    if (peer.users > 0 && peer.prober) {
+      peer.prober->poll(now, [&](const udp::Prober::Probe& probe) { send_probe(peer, probe); });
+      tell_findings(peer);
+      probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
+    }
+  }
+}
+
+void XdpWire::send_probe(Peer& to, const udp::Prober::Probe& probe) {
+  const WireAddress mine = address();
+  (void)send_one(to, probe.path, [&](std::byte* out) {
+    const std::size_t used =
+        udp::encode_probe({.is_answer = false,
+                           .path = probe.path,
+                           .bytes = probe.bytes,
+                           .round = probe.round,
+                           .token = to.token,
+                           .address = std::span(mine.bytes).first(mine.length)},
+                          out);
+    std::fill(out + used, out + probe.bytes, std::byte{0});
+    return out + probe.bytes;
+  });
+}
+
+void XdpWire::take_probe(const udp::ProbeHead& probe, TimeNs now) {
+  if (probe.is_answer) {
+    const std::size_t at = probe.token & 0xffff;
+    if (at < peers_.size() && peers_[at].users > 0 && peers_[at].prober &&
+        peers_[at].token == probe.token) {
+      peers_[at].prober->on_answer(now, {probe.path, probe.bytes, probe.round});
+      tell_findings(peers_[at]);
+      probe_due_ns_ = std::min(probe_due_ns_, peers_[at].prober->due_ns());
+    }
+    return;
+  }
+  bool is_answered = false;
+  for (Peer& peer : peers_) {
+    const WireAddress address = address_of(peer.end, 0);
+    // The last two bytes are no part of the place.
+    if (peer.users == 0 || !peer.prober || probe.address.size() != address.length ||
+        !std::equal(probe.address.begin(), probe.address.end() - 2, address.bytes.begin())) {
+      continue;
+    }
+    peer.prober->on_heard();
+    probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
+    if (!std::exchange(is_answered, true)) {
+      udp::ProbeHead answer = probe;
+      answer.is_answer = true;
+      answer.address = {};
+      // Each try by another path back: one that is dead does not make those there look so.
+      const auto path = static_cast<PathId>((probe.path + (probe.round & 0xff)) % options_.paths);
+      (void)send_one(peer, path,
+                     [&](std::byte* out) { return out + udp::encode_probe(answer, out); });
+    }
+  }
+}
+
+}  // namespace tutti::wire::xdp

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// An AF_XDP socket (Documentation/networking/af_xdp.rst): opening one, which needs privileges, and
+// its four rings, which do not. Its frames (UMEM) lie in a memfd, so that one process can open the
+// socket and another one use it (xdp_helper.hpp). Frames of the first half are received into, those
+// of the second sent from; a frame is named by its offset. Not what is in them.
+#pragma once
+
+#include <linux/if_xdp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "wire/xdp/owned_fd.hpp"
+#include "wire/xdp/packet.hpp"
+#include "wire/xdp/xdp_program.hpp"
+
+namespace tutti::wire::xdp {
+
+/// 16 or 32 MiB, which are pinned; windows of some connections.
+inline constexpr std::uint32_t kFramesMax = 1U << 13;
+/// The kernel keeps so much of a received frame free in front of the packet (XDP_PACKET_HEADROOM).
+inline constexpr std::uint32_t kHeadroomBytes = 256;
+
+struct XskOptions {
+  int interface = 0;  ///< The kernel's number.
+  UdpEnd end;         ///< Datagrams to it are received.
+  AttachMode mode = AttachMode::kAny;
+  std::uint32_t frame_bytes = 2048;     ///< 2048 or 4096.
+  std::uint32_t receive_frames = 4096;  ///< A power of two, to kFramesMax; so are the next.
+  std::uint32_t send_frames = 2048;
+
+  std::size_t memory_bytes() const {
+    return std::size_t{frame_bytes} * (receive_frames + send_frames);
+  }
+};
+
+/// What opening one gives.
+struct XskParts {
+  OwnedFd socket;
+  OwnedFd memory;  ///< A memfd of XskOptions::memory_bytes().
+  std::uint32_t queue = 0;
+  AttachMode mode = AttachMode::kGeneric;
+  bool is_zero_copy = false;
+};
+
+/// On the first queue that has no AF_XDP socket. `program`: is on the interface as long as that
+/// lives. Errors: the process may not, the interface has no free queue, or takes no program.
+Result<XskParts> open_xsk(const XskOptions& options, XdpProgram* program);
+
+class Xsk {
+ public:
+  /// Maps memory and rings. All frames to receive into are the kernel's then.
+  static Result<std::unique_ptr<Xsk>> open(XskParts parts, const XskOptions& options);
+  ~Xsk();
+  Xsk(const Xsk&) = delete;
+  Xsk& operator=(const Xsk&) = delete;
+
+  int descriptor() const { return parts_.socket.get(); }
+  const XskParts& parts() const { return parts_; }
+
+  /// Moves up to `out.size()` received frames there; how many. They are the caller's until
+  /// release().
+  std::size_t receive(std::span<xdp_desc> out);
+  std::span<const std::byte> frame(const xdp_desc& it) const { return {memory_ + it.addr, it.len}; }
+  /// Gives frames that were received back to the kernel, which notices at flush().
+  void release(std::uint64_t address);
+  void flush();
+
+  /// Frames that can be sent from now.
+  std::size_t free_frames();
+  /// One of them; there is one. It is sent by push(), or free again by drop().
+  std::uint64_t take_frame();
+  std::byte* at(std::uint64_t address) { return memory_ + address; }
+  void push(std::uint64_t address, std::uint32_t bytes);
+  /// Tells the kernel of what was pushed. System calls that it took.
+  std::size_t kick();
+  /// The kernel has not taken all of it yet: kick() again soon.
+  bool has_unsent() const;
+
+  /// Frames that came and were dropped: nobody had emptied the rings in time, or they are too long.
+  std::uint64_t dropped() const;
+
+ private:
+  struct Ring {
+    std::uint32_t* producer = nullptr;
+    std::uint32_t* consumer = nullptr;
+    std::uint32_t* flags = nullptr;
+    std::byte* entries = nullptr;
+    std::uint32_t mask = 0;
+    std::uint32_t mine = 0;  ///< Our index: of the next entry that we read or write.
+    void* mapping = nullptr;
+    std::size_t mapping_bytes = 0;
+  };
+
+  Xsk() = default;
+  Status map(const XskOptions& options);
+  Status map_ring(Ring& ring, std::uint64_t page_offset, const xdp_ring_offset& offsets,
+                  std::uint32_t count, std::size_t entry_bytes);
+
+  XskParts parts_;
+  std::byte* memory_ = nullptr;
+  std::size_t memory_bytes_ = 0;
+  std::uint64_t frame_mask_ = 0;
+  Ring receive_;
+  Ring fill_;
+  Ring send_;
+  Ring completed_;
+  std::vector<std::uint64_t> free_;
+  bool is_filled_ = false;  ///< fill_ has entries that the kernel does not know of.
+};
+
+}  // namespace tutti::wire::xdp
