@@ -132,6 +132,9 @@ def ptx(tools: Tools, source: Path, target: str, version: str, output: Path) -> 
     text = re.sub(r"\s*//[^\n]*", "", raw.read_text())
     text = re.sub(r"\n\s+", "\n", text)
     text = re.sub(r"(\.visible \.entry [^)]*\))", r"\1\n.maxntid 512, 1, 1", text)
+    # kScatterThreads; four such blocks of a processor share its registers.
+    scatter, few = r"(\.entry scatter_copy\([^)]*\)\n)\.maxntid 512, 1, 1", r"\1.maxntid 256, 1, 1"
+    text = re.sub(scatter, few + "\n.minnctapersm 4", text)
     if torn := torn_lines(text):
         raise RuntimeError(
             f"{len(torn)} lines would not leave or arrive in one piece, first {torn[0]}"

@@ -161,15 +161,17 @@ def test_plot__without_a_file(
     assert "which results? remedy: name a file that -o has written" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("script", ["transport", "schedule", "direct_sweep"])
+@pytest.mark.parametrize("script", ["transport", "schedule", "direct_sweep", "scatter_copy"])
 def test_scripts__without_a_build(
     head: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     script: str,
 ) -> None:
-    words = ["2", "-o", "/dev/null"] if script == "direct_sweep" else []
-    monkeypatch.setattr(sys, "argv", [script, *words, "--program", "/nowhere/program"])
+    words = {"direct_sweep": ["2", "-o", "/dev/null"], "scatter_copy": ["-o", "/dev/null"]}
+    monkeypatch.setattr(
+        sys, "argv", [script, *words.get(script, []), "--program", "/nowhere/program"]
+    )
     with pytest.raises(SystemExit, match="2"):
         load(script).main()
     assert "/nowhere/program is not there; remedy: make build" in capsys.readouterr().err

@@ -132,7 +132,7 @@ def test_configure__without_the_packages_of_tests_and_benchmarks(tmp_path: Path)
     assert "remedy: apt-get install" not in missing
 
 
-@pytest.mark.parametrize("script", ["gpu_check.sh", "gpu_net_check.sh"])
+@pytest.mark.parametrize("script", ["gpu_check.sh", "gpu_net_check.sh", "gpu_scatter.sh"])
 def test_gpu_check__a_part_that_is_none(tmp_path: Path, script: str) -> None:
     out = tmp_path / "out"
     done = subprocess.run(

@@ -85,16 +85,27 @@ bool is_device(int device) { return device >= 0 && device < device_count(); }
 
 void* as_pointer(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
 
-/// The one kernel that the fake knows from PTX, for which it takes all PTX: the measured
-/// programs' floor.
-constexpr std::string_view kFloorPtx = ".version";
+/// The kernels that the fake knows from PTX, for which it takes all PTX: the measured programs'
+/// floor, and the scattered copy.
+bool is_ptx(const void* image) {
+  constexpr std::string_view kBegin = ".version";
+  const char* text = static_cast<const char*>(image);
+  if (text != nullptr && *text == '\n') {
+    ++text;
+  }
+  return text != nullptr && std::strncmp(text, kBegin.data(), kBegin.size()) == 0;
+}
 void store_word(const tutti::device::HostBlock& /*block*/, void** arguments) {
   auto* const word = *static_cast<std::uint64_t**>(arguments[0]);
   std::atomic_ref(*word).store(*static_cast<const std::uint64_t*>(arguments[1]));
 }
 constexpr std::size_t kWords[] = {8, 8};
-constexpr tutti::device::HostFunction kFloor[] = {{"store_word", &store_word, kWords, 2}};
-constexpr tutti::device::HostModule kFloorModule{.functions = kFloor, .function_count = 1};
+const tutti::device::HostModule& ptx_module() {
+  static const tutti::device::HostFunction kFunctions[] = {
+      {"store_word", &store_word, kWords, 2}, tutti::device::host_kernel("scatter_copy")};
+  static const tutti::device::HostModule kModule{.functions = kFunctions, .function_count = 2};
+  return kModule;
+}
 
 }  // namespace
 
@@ -862,10 +873,8 @@ CUDA_CALL(cuMemRelease, (cuda::MemHandle handle)) {
 CUDA_CALL(cuModuleLoadData, (void** module, const void* image)) {
   NEEDS_CONTEXT(cuModuleLoadData);
   NO_CAPTURE();
-  const bool is_floor =
-      image != nullptr && std::memcmp(image, kFloorPtx.data(), kFloorPtx.size()) == 0;
   tutti::Result<void*> loaded =
-      host().load_module(current()->device, is_floor ? &kFloorModule : image);
+      host().load_module(current()->device, is_ptx(image) ? &ptx_module() : image);
   if (!loaded.ok()) {
     return 200;  // CUDA_ERROR_INVALID_IMAGE
   }

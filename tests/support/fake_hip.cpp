@@ -17,6 +17,7 @@
 #include "support/fake_gpu.hpp"
 
 #include "device/driver_hip.hpp"
+#include "support/host_device/host_module.hpp"
 
 using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole file is the fake.
 namespace hip = tutti::device::hip;
@@ -468,7 +469,13 @@ HIP_CALL(hipIpcCloseMemHandle, (void* pointer)) {
 
 HIP_CALL(hipModuleLoadData, (void** module, const void* image)) {
   ENTER(hipModuleLoadData);
-  tutti::Result<void*> loaded = host().load_module(current, image);
+  // Of all code objects (an ELF file for AMDGPU) the fake knows one kernel.
+  static const tutti::device::HostModule kCodeObject{
+      .functions = &tutti::device::host_kernel("scatter_copy"), .function_count = 1};
+  const auto* const bytes = static_cast<const unsigned char*>(image);
+  const bool is_code_object =
+      image != nullptr && std::memcmp(image, "\177ELF", 4) == 0 && bytes[18] == 224;
+  tutti::Result<void*> loaded = host().load_module(current, is_code_object ? &kCodeObject : image);
   if (!loaded.ok()) {
     return fail(200);  // hipErrorInvalidImage
   }

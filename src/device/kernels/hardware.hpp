@@ -17,6 +17,8 @@
 #define TUTTI_ON_GPU 1
 #define TUTTI_INLINE __attribute__((always_inline)) inline
 #define TUTTI_INLINE_LAMBDA __attribute__((always_inline))
+/// Memory of a block: of a variable outside functions.
+#define TUTTI_BLOCK_MEMORY __attribute__((address_space(3), loader_uninitialized))
 #define TUTTI_UNROLL _Pragma("clang loop unroll(full)")
 #define TUTTI_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
@@ -113,6 +115,28 @@ struct Hardware {
                  : "memory");
     return before;
   }
+  /// Of the lane behind this one, of the first for the last; all lanes of the warp take part.
+  static TUTTI_INLINE Unit from_lane_behind(Unit v, Word lane) {
+    const Word from = (lane + 1) % kLanes;
+    Unit result;
+    TUTTI_UNROLL
+    for (Word word = 0; word < 4; ++word) {
+      Word value;
+      asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;"
+                   : "=r"(value)
+                   : "r"(v[word]), "r"(from));
+      result[word] = value;
+    }
+    return result;
+  }
+  /// 4 bytes that begin `bytes` bytes (0 to 3) within `low`; `high` follows it in memory.
+  static TUTTI_INLINE Word join_words(Word low, Word high, Word bytes) {
+    Word value;
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(value)
+        : "r"(low), "r"(high), "r"(0x3210 + 0x1111 * bytes));
+    return value;
+  }
   /// A clock of 954 ticks a second.
   static TUTTI_INLINE Word ticks() {
     Wide now;
@@ -165,6 +189,19 @@ struct Hardware {
   static TUTTI_INLINE Word add_word(Word* to, Word value) {
     return __scoped_atomic_fetch_add(to, value, __ATOMIC_ACQ_REL, __MEMORY_SCOPE_DEVICE);
   }
+  static TUTTI_INLINE Unit from_lane_behind(Unit v, Word lane) {
+    const int from = static_cast<int>((lane + 1) % kLanes * sizeof(Word));
+    Unit result;
+    TUTTI_UNROLL
+    for (Word word = 0; word < 4; ++word) {
+      result[word] =
+          static_cast<Word>(__builtin_amdgcn_ds_bpermute(from, static_cast<int>(v[word])));
+    }
+    return result;
+  }
+  static TUTTI_INLINE Word join_words(Word low, Word high, Word bytes) {
+    return __builtin_amdgcn_alignbyte(high, low, bytes);
+  }
   /// That of 100 MHz: 763 ticks a second.
   static TUTTI_INLINE Word ticks() {
     return static_cast<Word>(__builtin_amdgcn_s_memrealtime() >> 17);
@@ -188,6 +225,9 @@ struct Hardware {
   static Word get_word(const Word* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
   static Word add_word(Word* to, Word value) {
     return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+  }
+  static Word join_words(Word low, Word high, Word bytes) {
+    return static_cast<Word>((static_cast<Wide>(high) << 32 | low) >> bytes * 8);
   }
   /// As NVIDIA's.
   static Word ticks() {

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One device image: all direct kernels for one kind of GPU. Compiled without a standard library, by
+// One device image: all kernels for one kind of GPU. Compiled without a standard library, by
 // any clang that knows the target; cmake/device_images.py says how.
 //
 // TUTTI_WIRE: Lines or Packets.
 #include "device/kernels/direct.hpp"
 #include "device/kernels/direct_kernels.hpp"
+#include "device/kernels/scatter.hpp"
 
 #if defined(__NVPTX__)
 // The most threads of a block stand in the PTX: device_images.py puts them there.
@@ -51,6 +52,13 @@ TUTTI_KERNEL(packets_one_shot_any_8, (one_shot<Any, Packets, 8>))
 TUTTI_KERNEL(packets_two_shot_any_8, (two_shot<Any, Packets, 8>))
 TUTTI_KERNEL(packets_exchange_8, (exchange<Packets, 8>))
 #endif
+
+TUTTI_BLOCK_MEMORY Wide scatter_words[kScatterGroupMax * sizeof(ScatterPiece) / sizeof(Wide)];
+
+/// The scattered copy, in blocks of kScatterThreads.
+TUTTI_GLOBAL void scatter_copy(ScatterArguments arguments) {
+  scatter(arguments, (Wide*)scatter_words);
+}
 
 /// Nothing but the word: what a launch and its completion cost (the floor of all the others).
 TUTTI_GLOBAL void empty(DirectArguments arguments) { complete(arguments); }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "runners/direct/kernel_module.hpp"
+#include "device/kernel_module.hpp"
 #include "runners/direct/peer_liveness.hpp"
 #include "runners/graph_order.hpp"
 
@@ -31,7 +31,7 @@ struct DeferredFree {
   std::vector<void*> opened{};    ///< Memory of peers, mapped here.
   std::vector<void*> memories{};  ///< Of the device; peers may have it mapped.
   void* pinned = nullptr;
-  KernelModule module{};
+  device::KernelModule module{};
   PeerLiveness liveness{};
   GraphOrder::Count graphs{};  ///< Of the application's, whose launches use all of it.
 };

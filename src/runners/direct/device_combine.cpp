@@ -40,7 +40,7 @@ Result<DeviceCombine> DeviceCombine::create(device::Api& api, int device) {
   DeviceCombine result;
   result.api_ = &api;
   result.device_ = device;
-  TUTTI_ASSIGN_OR_RETURN(result.module_, KernelModule::load(api, device));
+  TUTTI_ASSIGN_OR_RETURN(result.module_, device::KernelModule::load(api, device));
   TUTTI_ASSIGN_OR_RETURN(result.function_, result.module_.find("combine_any_8"));
   TUTTI_ASSIGN_OR_RETURN(result.word_,
                          api.allocate_pinned(kBlocksMax * sizeof(kernels::Wide), device));
@@ -54,7 +54,7 @@ Status DeviceCombine::operator()(void* inout, const void* in, std::uint64_t coun
     return {};
   }
   const auto lanes = static_cast<std::uint32_t>(api_->warp_threads());
-  const std::uint32_t warps = lanes == 1 ? 1 : kBlockThreads / lanes;
+  const std::uint32_t warps = lanes == 1 ? 1 : device::kBlockThreads / lanes;
   kernels::DirectArguments a{};
   a.send[0] = in;
   a.send[1] = inout;

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "runners/direct/kernel_module.hpp"
+#include "device/kernel_module.hpp"
 #include "select/shape.hpp"
 
 namespace tutti::runners {
@@ -25,7 +25,7 @@ class DeviceCombine {
  private:
   device::Api* api_ = nullptr;
   int device_ = -1;
-  KernelModule module_;
+  device::KernelModule module_;
   device::Function function_ = nullptr;
   void* word_ = nullptr;  ///< Kernels announce their end here; nobody looks.
 

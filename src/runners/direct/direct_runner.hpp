@@ -31,10 +31,10 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/kernel_module.hpp"
 #include "runners/direct/call_records.hpp"
 #include "runners/direct/copy_staging.hpp"
 #include "runners/direct/fd_exchange.hpp"
-#include "runners/direct/kernel_module.hpp"
 #include "runners/direct/launch.hpp"
 #include "runners/direct/peer_liveness.hpp"
 #include "runners/runner.hpp"
@@ -202,7 +202,7 @@ class DirectRunner : public Runner {
   DirectGeometry geometry_;
   std::string no_graphs_;  ///< Why launches cost more than they could; empty: they do not.
   device::Stream stream_ = nullptr;
-  KernelModule module_;
+  device::KernelModule module_;
   struct Kernel {
     device::Function function = nullptr;
     device::Launcher launcher = nullptr;  ///< Null: launched anew each time.

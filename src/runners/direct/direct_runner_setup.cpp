@@ -57,8 +57,8 @@ Status DirectRunner::load_kernels() {
   geometry_.wire = runtime == "hip" ? DirectWire::kPackets : options_.wire;
   const auto lanes = static_cast<std::uint32_t>(api_.warp_threads());
   geometry_.warp_lines = std::max(lanes / kLineLanes, 1U);
-  geometry_.warps_max = std::min(kBlockThreads / lanes, geometry_.warps_max);
-  TUTTI_ASSIGN_OR_RETURN(module_, KernelModule::load(api_, device_));
+  geometry_.warps_max = std::min(device::kBlockThreads / lanes, geometry_.warps_max);
+  TUTTI_ASSIGN_OR_RETURN(module_, device::KernelModule::load(api_, device_));
   geometry_.general_only = runtime == "cuda" && geometry_.wire == DirectWire::kPackets;
   // Every kernel now: the first use of one may load code and wait for the device.
   const auto names = direct_kernel_names();

@@ -41,7 +41,9 @@ struct HostModule {
   int function_count = 0;
 };
 
-/// The direct kernels (kernels.cpp).
+/// Our kernels (kernels.cpp).
 const HostModule& host_kernels();
+/// One of them.
+const HostFunction& host_kernel(const char* name);
 
 }  // namespace tutti::device

@@ -103,8 +103,8 @@ TEST_P(Direct, ExchangesByPair) {
 TEST_P(Direct, CopiesData) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
-  if (!world.can_copy()) {
-    GTEST_SKIP() << DirectWorld::kNoCopies;
+  if (!world.has_own_queues()) {
+    GTEST_SKIP() << DirectWorld::kSharedQueues;
   }
   std::mt19937_64 random(8);
   for (const Collective collective : kCopied) {
@@ -194,9 +194,10 @@ TEST_P(Direct, AnySequenceOfCalls) {
     runners::DirectTuning tuning = shape(random, world.ranks());
     tuning.copy_chunk_bytes = 1 + random() % 3000;
     world.tune(tuning);
-    const bool can_copy = world.can_copy() && std::find(std::begin(kCopied), std::end(kCopied),
+    const bool can_copy = world.has_own_queues() && std::find(std::begin(kCopied), std::end(kCopied),
                                                         test.collective) != std::end(kCopied);
-    const bool can_capture = select::DirectPlan::is_capturable(test.collective, GetParam());
+    const bool can_capture = (world.has_own_queues() || GetParam() == 1) &&
+                             select::DirectPlan::is_capturable(test.collective, GetParam());
     const Way way = can_copy && random() % 2 == 0      ? Way::kCopied
                     : can_capture && random() % 2 == 0 ? Way::kCaptured
                                                        : Way::kWhole;
@@ -209,6 +210,9 @@ TEST_P(Direct, AnySequenceOfCalls) {
 TEST_P(Direct, CallsOfGraphs) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
+  if (!world.has_own_queues() && GetParam() > 1) {
+    GTEST_SKIP() << DirectWorld::kSharedQueues;
+  }
   std::mt19937_64 random(12);
   for (const Collective collective :
        {Collective::kAllreduce, Collective::kReduce, Collective::kReduceScatterBlock,
@@ -283,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Direct, ::testing::Values(1, 2, 3, 4, 5, 7, 8));
 
 TEST(DirectCopies, PiecesLargerThanTheirSlots) {
   if (test_device() != "host") {
-    GTEST_SKIP() << DirectWorld::kNoCopies;
+    GTEST_SKIP() << DirectWorld::kSharedQueues;
   }
   constexpr int kRanks = 2;
   DirectWorld world(kRanks, 60, Bytes{24} << 20);
@@ -297,7 +301,7 @@ TEST(DirectCopies, PiecesLargerThanTheirSlots) {
 /// A rank that gives up on a late peer has queued chunks behind; the peer must not take them.
 TEST(DirectCopies, APeerThatComesLateGetsNothingOfAnEndedCall) {
   if (test_device() != "host") {
-    GTEST_SKIP() << DirectWorld::kNoCopies;
+    GTEST_SKIP() << DirectWorld::kSharedQueues;
   }
   for (const std::uint64_t chunks : {1U, 2U, 7U}) {
     DirectWorld world(2, /*timeout_s=*/0.3);
@@ -345,6 +349,9 @@ TEST(DirectCopies, APeerThatComesLateGetsNothingOfAnEndedCall) {
 TEST(DirectFailure, APeerThatNeverLaunchesItsGraphIsAnErrorInTime) {
   DirectWorld world(2, /*timeout_s=*/1);
   ASSERT_TRUE(world.ready());
+  if (!world.has_own_queues()) {
+    GTEST_SKIP() << DirectWorld::kSharedQueues;
+  }
   std::mt19937_64 random(13);
   const Case test{.type = DataType::kFloat32, .op = ReduceOp::kSum, .count = 100};
   ASSERT_TRUE(world.check(test, random, Way::kCaptured));

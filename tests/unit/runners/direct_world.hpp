@@ -527,11 +527,12 @@ class DirectWorld {
   DirectWorld& operator=(const DirectWorld&) = delete;
 
   bool ready() const { return ready_; }
-  /// A GPU has so few queues for the copies of one process that those of one rank may stand behind
-  /// those of another that waits for it. In processes of their own (tests/mpi) eight ranks copy.
-  bool can_copy() const { return test_device() == "host"; }
-  static constexpr const char* kNoCopies =
-      "on a GPU, copies of several ranks of one process stand in each other's way";
+  /// A GPU has so few queues for the copies and the graphs of one process that those of one rank may
+  /// stand behind those of another that waits for it. In processes of their own eight ranks copy
+  /// (tests/mpi) and launch graphs (tests/c_api).
+  bool has_own_queues() const { return test_device() == "host"; }
+  static constexpr const char* kSharedQueues =
+      "on a GPU, copies and graphs of several ranks of one process stand in each other's way";
   int ranks() const { return ranks_; }
   device::Api& api() { return *api_; }
   int device_of(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }

@@ -1,14 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/direct/kernel_module.hpp"
+#include "device/kernel_module.hpp"
 
 #include <utility>
 
 #include "device/kernels/images.hpp"
 
-namespace tutti::runners {
-
-namespace kernels = device::kernels;
+namespace tutti::device {
 
 KernelModule& KernelModule::operator=(KernelModule&& other) noexcept {
   unload();
@@ -25,7 +23,7 @@ void KernelModule::unload() {
   }
 }
 
-Result<KernelModule> KernelModule::load(device::Api& api, int device) {
+Result<KernelModule> KernelModule::load(Api& api, int device) {
   KernelModule result;
   result.api_ = &api;
   if (const void* own = api.kernel_image(); own != nullptr) {
@@ -54,4 +52,4 @@ Result<KernelModule> KernelModule::load(device::Api& api, int device) {
                                              : "no kernels for this GPU: " + reasons);
 }
 
-}  // namespace tutti::runners
+}  // namespace tutti::device

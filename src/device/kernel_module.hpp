@@ -7,10 +7,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "device/device.hpp"
 
-namespace tutti::runners {
+namespace tutti::device {
 
 /// Of a block of our kernels, at most, on every GPU.
 inline constexpr std::uint32_t kBlockThreads = 512;
@@ -25,10 +26,8 @@ class KernelModule {
   ~KernelModule() { unload(); }
 
   /// Errors say why each image was refused, or that this build has none.
-  static Result<KernelModule> load(device::Api& api, int device);
-  Result<device::Function> find(const char* kernel) const {
-    return api_->find_function(module_, kernel);
-  }
+  static Result<KernelModule> load(Api& api, int device);
+  Result<Function> find(const char* kernel) const { return api_->find_function(module_, kernel); }
   /// "sm_90", "ptx", "gfx942"; "" where the device brings them along.
   const std::string& target() const { return target_; }
   /// A kernel that never ended may still use it.
@@ -36,9 +35,9 @@ class KernelModule {
 
  private:
   void unload();
-  device::Api* api_ = nullptr;
-  device::Module module_ = nullptr;
+  Api* api_ = nullptr;
+  Module module_ = nullptr;
   std::string target_;
 };
 
-}  // namespace tutti::runners
+}  // namespace tutti::device
