@@ -1325,7 +1325,7 @@ static void case_late(void) {
         if (!packed || i % 2 == 0) other.after[i] = mark;
       }
     } else {
-      usleep(1000 * 1000); /* As far from nothing as from the time-out, of 2 s. */
+      usleep(1000 * 1000); /* Far from nothing, and on a busy machine from the time-out, of 4 s. */
     }
     expect_success(MPI_Bcast(other.memory, count, type, 1, well.comm));
     NATIVE(MPI_Barrier)(MPI_COMM_WORLD);

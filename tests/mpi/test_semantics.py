@@ -300,7 +300,7 @@ def test_late_rank__does_not_write_where_it_was_given_up(
     once_per_library(mpi)
     if os.geteuid() != 0:
         pytest.skip("not root: the ranks cannot have hosts' names of their own")
-    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "2"}
+    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "4"}
     semantics(mpi, 2, tmp_path, "late", extra=extra, on_hosts=True).assert_passed("semantics")
 
 
