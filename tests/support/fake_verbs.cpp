@@ -87,6 +87,13 @@ struct Late {
   std::uint64_t due = 0;
 };
 
+/// What the network has copied.
+struct Ghost {
+  Send send;
+  std::uint32_t from = 0;
+  std::uint64_t due = 0;
+};
+
 struct FakeQp : verbs::Qp {
   std::deque<Send> queue;  ///< Not yet on its way.
   std::deque<Late> late;   ///< Arrived, not yet completed. In order.
@@ -98,8 +105,14 @@ struct FakeQp : verbs::Qp {
 };
 
 std::mutex mutex;  // Of all below.
+std::deque<Ghost> ghosts;
 FakeVerbsControl control;
 tutti::Random draws(1);
+
+bool happens(double chance) {
+  return chance > 0 && draws.next() % 1'000'000 < static_cast<std::uint64_t>(chance * 1e6);
+}
+
 verbs::Device devices[2] = {{"fake_0", 0}, {"fake_1", 1}};
 std::map<std::uint32_t, FakeQp*> qps;
 std::map<std::uint32_t, verbs::Mr*> regions;  // By key.
@@ -203,7 +216,7 @@ Fate carry(FakeQp& from, const Send& send) {
   if (!is_there) {
     return is_rc ? Fate::kGivesUp : Fate::kLost;
   }
-  if (!is_rc && draws.next() % 1'000'000 < static_cast<std::uint64_t>(control.loss * 1e6)) {
+  if (!is_rc && happens(control.loss)) {
     return Fate::kLost;
   }
   const bool is_write = send.opcode == verbs::kWrite || send.opcode == verbs::kWriteWithImmediate;
@@ -246,13 +259,31 @@ Fate carry(FakeQp& from, const Send& send) {
   return Fate::kArrived;
 }
 
+void repeat_ghosts() {
+  for (std::size_t i = 0; i < ghosts.size();) {
+    if (ghosts[i].due > polls) {
+      ++i;
+      continue;
+    }
+    const auto from = qps.find(ghosts[i].from);
+    if (from != qps.end()) {
+      (void)carry(*from->second, ghosts[i].send);
+    }
+    ghosts.erase(ghosts.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
 /// One turn of all NICs: of each queue pair what is in its send queue, in order.
 void turn() {
+  constexpr std::uint64_t kGhostPolls = 500;
   ++polls;
+  repeat_ghosts();
   for (const auto& [number, it] : qps) {
     FakeQp& qp = *it;
-    while (!qp.queue.empty()) {
-      if (control.fail_qp == number) {
+    while (!qp.queue.empty() && !happens(control.hold)) {
+      const bool is_local = qp.queue.front().opcode == kBind;
+      if (control.fail_qp == number ||
+          (qp.type != verbs::kQpUd && !is_local && happens(control.fail))) {
         control.fail_qp = 0;
         break_down(qp, kGaveUp);
         break;
@@ -265,6 +296,9 @@ void turn() {
       if (fate == Fate::kGivesUp || fate == Fate::kRefused) {
         break_down(qp, fate == Fate::kGivesUp ? kGaveUp : kAccess);
         break;
+      }
+      if (qp.type != verbs::kQpRc && !is_local && happens(control.duplicate)) {
+        ghosts.push_back({first, number, polls + 1 + draws.next() % kGhostPolls});
       }
       qp.late.push_back({std::move(qp.queue.front()), verbs::kSuccess,
                          polls + (control.completes_at_once ? 0 : kLatePolls)});
@@ -415,10 +449,18 @@ TUTTI_VERBS_FUNCTIONS(FAKE_DECLARE)
 #undef FAKE_DECLARE
 
 FAKE FakeVerbsControl* fake_verbs_control();
+FAKE void fake_verbs_seed(std::uint64_t seed);
 
 extern "C" {
 
 FakeVerbsControl* fake_verbs_control() { return &control; }
+void fake_verbs_seed(std::uint64_t seed) {
+  const std::lock_guard lock(mutex);
+  draws = tutti::Random(seed);
+  ghosts.clear();
+  next_number = 0x100;
+  polls = 0;
+}
 
 verbs::Device** ibv_get_device_list(int* count) {
   *count = 2;

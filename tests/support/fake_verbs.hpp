@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a test may tell the fake of libibverbs (fake_verbs.cpp): the symbol fake_verbs_control.
+// What a test may tell the fake of libibverbs (fake_verbs.cpp): the symbol fake_verbs_control; and
+// fake_verbs_seed(seed), from which all chances are drawn.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,10 @@
 namespace tutti::testing {
 
 struct FakeVerbsControl {
-  std::uint64_t seed = 1;
-  double loss = 0;  ///< Share of what UC and UD send that gets lost.
+  double loss = 0;       ///< Share of what UC and UD send that gets lost.
+  double duplicate = 0;  ///< Share that arrives once more, up to 500 polls later.
+  double hold = 0;       ///< Chance of a queue pair to send nothing at a poll.
+  double fail = 0;       ///< Chance of a send of RC and UC to break its queue pair.
   bool has_uc = true;
   bool has_windows = true;  ///< Memory windows of type 1.
   int inline_bytes_max = 256;
