@@ -1,0 +1,503 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What an engine costs over the verbs wire: the transport and the wire of one host that sends, and
+// of the hosts that receive, over a NIC that completes at once and moves no payload. Per chunk, ns
+// of CPU of the sender (chunks out, acknowledgements and completions in) and of the receivers; the
+// NIC's stand-in is in both. Memory: of the sender's queue pairs, as the process grows by them.
+//
+//   verbs_bench [chunks in 1000 [variant]]
+//
+// Callgrind counts the instructions of one side: --toggle-collect='*sender_turn*' with one variant.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "transport/endpoint.hpp"
+#include "wire/verbs/verbs_wire.hpp"
+
+namespace verbs = tutti::wire::verbs;
+
+struct tutti::wire::verbs::Device {};
+
+namespace {
+
+using namespace tutti::transport;
+using tutti::Bytes;
+
+std::uint64_t cpu_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+/// A clock that costs little, in any unit.
+std::uint64_t ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return cpu_ns();
+#endif
+}
+
+// --- A NIC that completes at once
+// -----------------------------------------------------------------
+
+struct NicCq : verbs::Cq {
+  std::vector<verbs::Completion> ring = std::vector<verbs::Completion>(1U << 13);
+  std::uint64_t first = 0;
+  std::uint64_t next = 0;
+  verbs::Completion& add() {
+    verbs::Completion& it = ring[next++ & (ring.size() - 1)];
+    it = {};
+    return it;
+  }
+};
+
+struct NicSrq : verbs::Srq {
+  struct Buffer {
+    std::uint64_t id = 0;
+    std::byte* begin = nullptr;
+  };
+  std::vector<Buffer> free;
+};
+
+struct NicQp : verbs::Qp {
+  NicQp* remote = nullptr;
+  std::uint32_t remote_number = 0;
+};
+
+verbs::Device device;
+std::vector<NicQp*> queue_pairs(1);  // By number; 0 is none.
+
+NicQp* queue_pair(std::uint32_t number) {
+  return number < queue_pairs.size() ? queue_pairs[number] : nullptr;
+}
+
+int poll_cq(verbs::Cq* base, int count, verbs::Completion* out) {
+  auto& cq = *static_cast<NicCq*>(base);
+  int taken = 0;
+  for (; taken < count && cq.first != cq.next; ++taken) {
+    out[taken] = cq.ring[cq.first++ & (cq.ring.size() - 1)];
+  }
+  return taken;
+}
+
+int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest** bad) {
+  auto& qp = *static_cast<NicQp*>(base);
+  for (; request != nullptr; request = request->next) {
+    *bad = request;
+    const bool is_datagram = qp.type == verbs::kQpUd;
+    NicQp* const to = is_datagram ? queue_pair(request->to.ud.qp_number) : qp.remote;
+    if (to != nullptr && request->opcode != verbs::kWrite) {
+      auto& srq = *static_cast<NicSrq*>(to->srq);
+      if (srq.free.empty()) {
+        return ENOMEM;
+      }
+      const NicSrq::Buffer buffer = srq.free.back();
+      srq.free.pop_back();
+      verbs::Completion& it = static_cast<NicCq*>(to->receive_cq)->add();
+      it.id = buffer.id;
+      it.opcode =
+          request->opcode == verbs::kSendWithImmediate ? verbs::kReceived : verbs::kReceivedWrite;
+      it.flags = verbs::kWithImmediate;
+      it.immediate = request->immediate;
+      it.qp_number = to->number;
+      std::size_t at = is_datagram ? verbs::kGrhBytes : 0;
+      for (int i = 0; i < request->segment_count; ++i) {
+        const verbs::Segment& segment = request->segments[i];
+        // Headers and announcements; a NIC moves payload without the processor.
+        if (segment.bytes <= 2100 && request->opcode == verbs::kSendWithImmediate) {
+          std::memcpy(buffer.begin + at, reinterpret_cast<const void*>(segment.address),
+                      segment.bytes);
+        }
+        at += segment.bytes;
+      }
+      it.bytes = static_cast<std::uint32_t>(at);
+    }
+    if ((request->flags & verbs::kSignaled) != 0) {
+      verbs::Completion& it = static_cast<NicCq*>(qp.send_cq)->add();
+      it.id = request->id;
+      it.qp_number = qp.number;
+    }
+  }
+  return 0;
+}
+
+int post_srq_receive(verbs::Srq* base, verbs::ReceiveRequest* request, verbs::ReceiveRequest**) {
+  auto& srq = *static_cast<NicSrq*>(base);
+  for (; request != nullptr; request = request->next) {
+    srq.free.push_back({request->id, reinterpret_cast<std::byte*>(request->segments[0].address)});
+  }
+  return 0;
+}
+
+verbs::Functions functions() {
+  verbs::Functions it;
+  it.device_list = [](int* count) {
+    *count = 1;
+    return new verbs::Device* [1] { &device };
+  };
+  it.free_device_list = [](verbs::Device** list) { delete[] list; };
+  it.device_name = [](verbs::Device*) { return "instant"; };
+  it.open_device = [](verbs::Device*) {
+    auto* const context = new verbs::Context{};
+    context->ops.poll_cq = poll_cq;
+    context->ops.post_send = post_send;
+    context->ops.post_srq_receive = post_srq_receive;
+    context->ops.alloc_mw = [](verbs::Pd* pd, int type) {
+      return new verbs::Mw{pd->context, pd, 256, 0, type};
+    };
+    context->ops.dealloc_mw = [](verbs::Mw* mw) {
+      delete mw;
+      return 0;
+    };
+    context->ops.bind_mw = [](verbs::Qp* qp, verbs::Mw* mw, verbs::Bind* bind) {
+      ++mw->remote_key;
+      static_cast<NicCq*>(qp->send_cq)->add().id = bind->id;
+      return 0;
+    };
+    return context;
+  };
+  it.close_device = [](verbs::Context* context) {
+    delete context;
+    return 0;
+  };
+  it.query_port = [](verbs::Context*, std::uint8_t port, verbs::PortAttributes* attributes) {
+    attributes->state = verbs::kPortActive;
+    attributes->active_mtu = 5;
+    attributes->gid_count = 1;
+    attributes->link_layer = 1;
+    return port == 1 ? 0 : EINVAL;
+  };
+  it.query_gid = [](verbs::Context*, std::uint8_t, int, verbs::Gid* gid) {
+    gid->fill(1);
+    return 0;
+  };
+  it.alloc_pd = [](verbs::Context* context) { return new verbs::Pd{context, 0}; };
+  it.dealloc_pd = [](verbs::Pd* pd) {
+    delete pd;
+    return 0;
+  };
+  it.reg_mr = [](verbs::Pd* pd, void* address, std::size_t bytes, int) {
+    return new verbs::Mr{pd->context, pd, address, bytes, 0, 1, 1};
+  };
+  it.dereg_mr = [](verbs::Mr* mr) {
+    delete mr;
+    return 0;
+  };
+  it.create_cq = [](verbs::Context* context, int, void*, verbs::CompletionChannel*,
+                    int) -> verbs::Cq* {
+    auto* const cq = new NicCq{};
+    cq->context = context;
+    return cq;
+  };
+  it.destroy_cq = [](verbs::Cq* cq) {
+    delete static_cast<NicCq*>(cq);
+    return 0;
+  };
+  it.create_srq = [](verbs::Pd* pd, verbs::SrqAttributes*) -> verbs::Srq* {
+    auto* const srq = new NicSrq{};
+    srq->pd = pd;
+    return srq;
+  };
+  it.destroy_srq = [](verbs::Srq* srq) {
+    delete static_cast<NicSrq*>(srq);
+    return 0;
+  };
+  it.create_qp = [](verbs::Pd* pd, verbs::QpInitial* initial) -> verbs::Qp* {
+    auto* const qp = new NicQp{};
+    qp->context = pd->context;
+    qp->pd = pd;
+    qp->send_cq = initial->send_cq;
+    qp->receive_cq = initial->receive_cq;
+    qp->srq = initial->srq;
+    qp->type = initial->type;
+    qp->number = static_cast<std::uint32_t>(queue_pairs.size());
+    queue_pairs.push_back(qp);
+    return qp;
+  };
+  it.modify_qp = [](verbs::Qp* base, verbs::QpAttributes* attributes, int mask) {
+    auto& qp = *static_cast<NicQp*>(base);
+    qp.state = attributes->state;
+    if ((mask & verbs::kMaskRemoteQp) != 0) {
+      qp.remote = queue_pair(attributes->remote_qp);
+    }
+    return 0;
+  };
+  it.destroy_qp = [](verbs::Qp* base) {
+    queue_pairs[base->number] = nullptr;
+    delete static_cast<NicQp*>(base);
+    return 0;
+  };
+  it.create_ah = [](verbs::Pd* pd, verbs::AddressAttributes*) {
+    return new verbs::AddressHandle{pd->context, pd, 0};
+  };
+  it.destroy_ah = [](verbs::AddressHandle* address) {
+    delete address;
+    return 0;
+  };
+  it.status_text = [](int) { return "an error"; };
+  return it;
+}
+
+// --- Hosts
+// ------------------------------------------------------------------------------------------
+
+struct Variant {
+  const char* name;
+  const char* service;
+  std::uint32_t paths;
+  std::uint32_t peers;
+  Bytes window_bytes_min;
+  const char* controller = "nscc";
+};
+
+TimeNs now = 1'000'000;
+
+class Host : public tutti::wire::Arrivals {
+ public:
+  Host(const verbs::Functions& nic, const Variant& variant, std::uint32_t connections_max)
+      : endpoint({connections_max}) {
+    verbs::VerbsOptions options;
+    options.device = "instant";
+    options.service = variant.service;
+    options.paths = variant.paths;
+    options.chunk_bytes = 32768;
+    options.window_bytes_min = variant.window_bytes_min;
+    options.receive_buffers = connections_max > 1 ? 4096 : variant.peers > 1 ? 64 : 1024;
+    options.bounce_buffers = 1;
+    options.clock = [] { return now; };
+    auto opened = verbs::VerbsWire::open(nic, options);
+    if (!opened.ok()) {
+      std::fprintf(stderr, "%s\n", opened.status().message().c_str());
+      std::exit(1);
+    }
+    wire = std::move(*opened);
+  }
+
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override {
+    return endpoint.place(header, payload_bytes);
+  }
+  void arrived(const Arrival& arrival) override { endpoint.handle_datagram(now, arrival); }
+  void sent(std::uint64_t) override {}
+
+  void turn() {
+    wire->receive(*this, 64);
+    if (endpoint.next_deadline() <= now) {
+      endpoint.handle_timeout(now);
+    }
+    wire->handle_timeout(now);
+    while (has_next_ || (has_next_ = endpoint.poll_transmit(now, &next_))) {
+      if (!wire->send(next_)) {
+        break;
+      }
+      has_next_ = false;
+    }
+  }
+
+  Endpoint endpoint;
+  std::unique_ptr<verbs::VerbsWire> wire;
+  std::vector<ConnectionHandle> connections;
+
+ private:
+  Transmission next_;
+  bool has_next_ = false;
+};
+
+// Not inlined: callgrind collects within one of them.
+__attribute__((noinline)) void sender_turn(Host& host) { host.turn(); }
+__attribute__((noinline)) void receivers_turn(std::vector<std::unique_ptr<Host>>& hosts) {
+  for (const auto& host : hosts) {
+    host->turn();
+  }
+}
+
+std::size_t resident_bytes() {
+  std::size_t pages = 0;
+  std::size_t resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+struct Cost {
+  double sender_ns = 0;
+  double receiver_ns = 0;
+  double bytes_per_qp = 0;
+  std::uint64_t qps = 0;
+  std::uint64_t sent_again = 0;
+};
+
+Cost run(const Variant& variant, std::uint64_t chunks) {
+  const verbs::Functions nic = functions();
+  Host sender(nic, variant, variant.peers);
+  std::vector<std::unique_ptr<Host>> receivers;
+  std::vector<std::vector<std::byte>> buffers;
+  for (std::uint32_t i = 0; i < variant.peers; ++i) {
+    receivers.push_back(std::make_unique<Host>(nic, variant, 1));
+  }
+  const std::size_t before_bytes = resident_bytes();
+  std::vector<std::uint64_t> names;
+  for (std::uint32_t i = 0; i < variant.peers; ++i) {
+    names.push_back(*sender.wire->add_peer(receivers[i]->wire->address(), 0));
+  }
+  Cost cost;
+  cost.qps = variant.paths * variant.peers;
+  cost.bytes_per_qp =
+      static_cast<double>(resident_bytes() - before_bytes) / static_cast<double>(cost.qps);
+  // One message after the other, of 64 chunks, between each pair.
+  constexpr Bytes kMessageBytes = 64 * 32768;
+  buffers.resize(2);
+  for (auto& buffer : buffers) {
+    buffer.resize(kMessageBytes);
+    (void)sender.wire->register_memory(buffer);
+  }
+  std::vector<std::uint64_t> windows(variant.peers);
+  std::vector<std::uint64_t> peers_of;
+  for (std::uint32_t i = 0; i < variant.peers; ++i) {
+    Host& receiver = *receivers[i];
+    (void)receiver.wire->register_memory(buffers[1]);
+    peers_of.push_back(*receiver.wire->add_peer(sender.wire->address(), 0));
+  }
+  const auto turn_all = [&] {
+    now += 50'000;
+    sender_turn(sender);
+    receivers_turn(receivers);
+  };
+  const auto are_known = [&] {
+    for (std::uint32_t i = 0; i < variant.peers; ++i) {
+      if (!sender.wire->reach(names[i]).is_known ||
+          !receivers[i]->wire->reach(peers_of[i]).is_known) {
+        return false;
+      }
+    }
+    return true;
+  };
+  while (!are_known()) {
+    for (int i = 0; i < 100; ++i) {
+      turn_all();
+    }
+  }
+  for (std::uint32_t i = 0; i < variant.peers; ++i) {
+    ConnectionOptions options;
+    options.local_id = i + 1;
+    options.remote_id = 1;
+    options.peer = names[i];
+    options.wire = sender.wire->capabilities();
+    options.controller = variant.controller;
+    options.receives = false;
+    options.window_bytes_max = 64 * 32768;
+    sender.connections.push_back(*sender.endpoint.connect(now, options));
+    std::swap(options.local_id, options.remote_id);
+    std::swap(options.sends, options.receives);
+    options.peer = peers_of[i];
+    receivers[i]->connections.push_back(*receivers[i]->endpoint.connect(now, options));
+  }
+  std::vector<bool> wants(variant.peers, true);
+  const auto post = [&](std::uint32_t i) {
+    Host& receiver = *receivers[i];
+    ReceiveRequest receive;
+    if (variant.window_bytes_min != 0 && windows[i] == 0) {
+      windows[i] = receiver.wire->open_window(buffers[1]);
+    }
+    if (windows[i] != 0 && !receiver.wire->has_opened(windows[i], &receive.parts[0].remote)) {
+      return;
+    }
+    receive.parts[0].data = buffers[1].data();
+    receive.parts[0].capacity_bytes = kMessageBytes;
+    if (receiver.endpoint.post_receive(now, receiver.connections[0], receive).ok() &&
+        sender.endpoint
+            .post_send(now, sender.connections[i], {0, buffers[0].data(), kMessageBytes, i})
+            .ok()) {
+      wants[i] = false;
+    }
+  };
+  std::uint64_t sender_ticks = 0;
+  std::uint64_t receiver_ticks = 0;
+  const std::uint64_t chunk_bytes = sender.wire->capabilities().chunk_bytes;
+  const std::uint64_t messages =
+      std::max<std::uint64_t>(chunks * chunk_bytes / kMessageBytes, variant.peers);
+  std::uint64_t done = 0;
+  const std::uint64_t start_ns = cpu_ns();
+  const std::uint64_t start_ticks = ticks();
+  Event event;
+  while (done < messages) {
+    for (std::uint32_t i = 0; i < variant.peers; ++i) {
+      if (wants[i]) {
+        post(i);
+      }
+    }
+    now += 500;
+    const std::uint64_t a = ticks();
+    sender_turn(sender);
+    const std::uint64_t b = ticks();
+    receivers_turn(receivers);
+    sender_ticks += b - a;
+    receiver_ticks += ticks() - b;
+    while (sender.endpoint.poll_event(&event)) {
+      ++done;
+    }
+    for (std::uint32_t i = 0; i < variant.peers; ++i) {
+      while (receivers[i]->endpoint.poll_event(&event)) {
+        if (windows[i] != 0) {
+          receivers[i]->wire->close_window(windows[i]);
+          receivers[i]->turn();
+          (void)receivers[i]->wire->has_closed(windows[i]);
+          windows[i] = 0;
+        }
+        wants[i] = true;
+      }
+    }
+  }
+  const double ns_per_tick =
+      static_cast<double>(cpu_ns() - start_ns) / static_cast<double>(ticks() - start_ticks);
+  const double count = static_cast<double>(messages * kMessageBytes / chunk_bytes);
+  cost.sender_ns = static_cast<double>(sender_ticks) * ns_per_tick / count;
+  cost.receiver_ns = static_cast<double>(receiver_ticks) * ns_per_tick / count;
+  for (const ConnectionHandle handle : sender.connections) {
+    cost.sent_again += sender.endpoint.counters(handle)->retransmissions;
+  }
+  return cost;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::uint64_t chunks = 1000 * (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 400);
+  const Variant variants[] = {
+      {"RC, written", "rc", 32, 1, 65536},
+      {"UC, written", "uc", 32, 1, 65536},
+      {"UC, written, 256 paths", "uc", 256, 1, 65536},
+      {"UC, written, cubic", "uc", 32, 1, 65536, "cubic"},
+      {"UC, copied", "uc", 32, 1, 0},
+      {"UD, copied", "ud", 32, 1, 0},
+      {"UC, written, 16 peers", "uc", 256, 16, 65536},
+      {"UC, written, 235 peers", "uc", 256, 235, 65536},
+  };
+  std::printf("%-28s %10s %10s %10s %10s %10s\n", "variant", "sender ns", "receiver", "qps",
+              "bytes/qp", "sent again");
+  for (const Variant& variant : variants) {
+    if (argc > 2 && std::string(argv[2]) != variant.name) {
+      continue;
+    }
+    const Cost cost = run(variant, chunks);
+    std::printf("%-28s %10.1f %10.1f %10llu %10.1f %10llu\n", variant.name, cost.sender_ns,
+                cost.receiver_ns, static_cast<unsigned long long>(cost.qps), cost.bytes_per_qp,
+                static_cast<unsigned long long>(cost.sent_again));
+    std::fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an engine costs per chunk over the verbs wire, over a NIC that completes at once.
+
+    python bench/verbs_engine.py [-o bench/results/verbs-engine.json]
+
+Runs build/dev/bench/micro/verbs_bench several times: ns of CPU of one core for the host that sends
+(chunks out, acknowledgements and completions in) and for those that receive, and the memory of a
+queue pair; instructions of each side by callgrind, as the difference of a long and a short run.
+Exits with 1 when a sending engine with the default service and controller takes more than 650 ns
+for a chunk of 32 KiB, its time at 400 Gb/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+import results_head  # noqa: E402
+from tutti_hpc import files  # noqa: E402
+
+BOUND_NS = 650.0
+DEFAULT = "UC, written, cubic"
+COLUMNS = ("sender_ns", "receiver_ns", "qps", "bytes_per_qp", "sent_again")
+LINE = re.compile(r"^(.{28})" + r"\s+([0-9.]+)" * len(COLUMNS) + "$")
+
+
+def measure(program: Path, chunks: int, repeats: int) -> list[dict[str, Any]]:
+    """A row for each variant: medians, of the times also the extremes."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for _ in range(repeats):
+        out = subprocess.run(
+            [str(program), str(chunks // 1000)], check=True, capture_output=True, text=True
+        ).stdout
+        for line in out.splitlines()[1:]:
+            match = LINE.match(line)
+            if match is None:
+                sys.exit(f"{program}: not a row: {line}")
+            row_values = dict(zip(COLUMNS, map(float, match.groups()[1:]), strict=True))
+            found.setdefault(match[1].strip(), []).append(row_values)
+    rows = []
+    for variant, runs in found.items():
+        row: dict[str, Any] = {"variant": variant, "qps": int(runs[0]["qps"])}
+        for column in ("sender_ns", "receiver_ns"):
+            times = [run[column] for run in runs]
+            row[column] = round(statistics.median(times), 1)
+            row[f"{column}_min"], row[f"{column}_max"] = min(times), max(times)
+        # Of few queue pairs the process does not grow by whole pages.
+        row["bytes_per_qp"] = (
+            round(statistics.median(run["bytes_per_qp"] for run in runs))
+            if row["qps"] >= 4096
+            else None
+        )
+        rows.append(row)
+    return rows
+
+
+def instructions(program: Path, variant: str, side: str) -> int | None:
+    """Per chunk, of one side; None: valgrind is not installed."""
+    if shutil.which("valgrind") is None:
+        return None
+    counts = []
+    for thousands in (2, 6):
+        words = ["valgrind", "--tool=callgrind", f"--toggle-collect=*{side}_turn*"]
+        words += ["--callgrind-out-file=/dev/null", str(program), str(thousands), variant]
+        told = subprocess.run(words, check=True, capture_output=True, text=True).stderr
+        match = re.search(r"Collected : ([0-9]+)", told)
+        if match is None:
+            return None
+        counts.append(int(match[1]))
+    return (counts[1] - counts[0]) // 4000
+
+
+def main() -> int:
+    """Measures, prints, writes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--program", type=Path, default=ROOT / "build/dev/bench/micro/verbs_bench")
+    parser.add_argument("--chunks", type=int, default=300_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+    if not options.program.is_file():
+        parser.error(f"{options.program} is not there; remedy: make build, or --program")
+    if options.output:
+        files.check_writable(options.output)
+    rows = measure(options.program, options.chunks, options.repeats)
+    for row in rows:
+        few = row["qps"] <= 256
+        for side in ("sender", "receivers"):
+            row[f"{side}_instructions"] = (
+                instructions(options.program, row["variant"], side) if few else None
+            )
+        memory = f", {row['bytes_per_qp']} bytes each" if row["bytes_per_qp"] else ""
+        extremes = f"{row['sender_ns_min']:.1f} to {row['sender_ns_max']:.1f}"
+        print(
+            f"{row['variant']:26} {row['qps']:6} queue pairs{memory}: sender "
+            f"{row['sender_ns']:7.1f} ns ({extremes}), {row['sender_instructions']} instructions; "
+            f"receiver {row['receiver_ns']:7.1f} ns, {row['receivers_instructions']} instructions"
+        )
+    default = next(row for row in rows if row["variant"] == DEFAULT)
+    holds = default["sender_ns"] <= BOUND_NS
+    verdict = "holds" if holds else "MISSED"
+    print(f"{DEFAULT}: {default['sender_ns']} ns, at most {BOUND_NS}: {verdict}")
+    if options.output:
+        written = {
+            **results_head.head("tutti-verbs-engine/1"),
+            "chunks": options.chunks,
+            "repeats": options.repeats,
+            "rows": rows,
+        }
+        files.write(options.output, json.dumps(written, indent=1) + "\n")
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
