@@ -38,6 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "policy": {"base", "transport"},
     "net/observe": {"base", "transport", "wire"},
     "net/bootstrap": {"base", "net/observe", "transport", "wire"},
+    "net/gpu": {"base", "device", "net", "wire"},
     "net": {
         "base",
         "net/bootstrap",
@@ -72,7 +73,7 @@ ROOMS: dict[str, set[str]] = {
         "runners",
     },
     "mpi": {"engine"},
-    "nccl_net": {"base", "net"},
+    "nccl_net": {"base", "net", "net/gpu"},
 }
 
 # Rooms that know no clock, no generator, no environment, no device and no network.
@@ -82,6 +83,7 @@ IMPURE = {
     "policy",
     "net",
     "net/bootstrap",
+    "net/gpu",
     "net/observe",
     "runners",
     "wire",

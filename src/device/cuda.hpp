@@ -43,6 +43,8 @@ class CudaApi final : public GpuApi {
   Status fill_async(void* destination, int value, Bytes bytes, Stream stream) override;
   Result<void*> allocate_pinned(Bytes bytes, int device) override;
   Status free_pinned(void* pointer) override;
+  Status register_host(void* memory, Bytes bytes, int device) override;
+  Status unregister_host(void* memory) override;
   Result<void*> allocate_device(int device, Bytes bytes) override;
   Result<void*> allocate_shared(int device, Bytes bytes, Sharing sharing) override;
   Status free_device(void* pointer) override;

@@ -92,6 +92,27 @@ Status CudaApi::free_pinned(void* pointer) {
   return check_free(gpu_.host_free(pointer));
 }
 
+Status CudaApi::register_host(void* memory, Bytes bytes, int device) {
+  if (!cu_.host_register || !cu_.host_unregister) {
+    return Api::register_host(memory, bytes, device);
+  }
+  Scope scope(*this);
+  TUTTI_RETURN_IF_ERROR(scope.enter(device));
+  // The flags have the values of cuMemHostAlloc's. With unified addresses its device address is its
+  // own.
+  TUTTI_RETURN_IF_ERROR(
+      check(cu_.host_register(memory, bytes, cuda::kHostPortable | cuda::kHostMapped)));
+  (void)own(memory, device);
+  return {};
+}
+
+Status CudaApi::unregister_host(void* memory) {
+  Scope scope(*this);
+  TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter_owner(memory)));
+  owners_.remove(memory);
+  return check_free(cu_.host_unregister(memory));
+}
+
 Result<void*> CudaApi::allocate_device(int device, Bytes bytes) {
   if (bytes == 0) {
     return no_bytes();

@@ -34,6 +34,11 @@ Result<void*> Api::allocate_shared(int device, Bytes bytes, Sharing sharing) {
                 std::string(name()) + ": memory is shown to other processes by its handles alone");
 }
 
+Status Api::register_host(void* /*memory*/, Bytes /*bytes*/, int /*device*/) {
+  return Status(ErrorCode::kUnsupported, std::string(name()) + ": host memory stays as it is");
+}
+Status Api::unregister_host(void* /*memory*/) { return {}; }
+
 Result<Launcher> Api::create_launcher(Function /*function*/, int /*device*/,
                                       const LaunchShape& /*shape*/, void** /*arguments*/) {
   return Launcher{};

@@ -182,6 +182,10 @@ class Api {
   virtual Result<void*> allocate_pinned(Bytes bytes, int device) = 0;
   static constexpr int kAnyDevice = -1;
   virtual Status free_pinned(void* pointer) = 0;
+  /// Lets kernels of all devices read and write memory of the host at its address, until
+  /// unregister_host() or the end of `device`'s context. Errors: not here (kUnsupported).
+  virtual Status register_host(void* memory, Bytes bytes, int device);
+  virtual Status unregister_host(void* memory);
   virtual Result<void*> allocate_device(int device, Bytes bytes) = 0;
   virtual Status free_device(void* pointer) = 0;
 

@@ -126,6 +126,8 @@ inline constexpr unsigned kGraphUserObjectMove = 1;
 /// Functions that a library may lack.
 #define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                                          \
   X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))                         \
+  X(host_register, cuMemHostRegister_v2, (void* memory, std::size_t bytes, unsigned flags))       \
+  X(host_unregister, cuMemHostUnregister, (void* memory))                                         \
   X(graph_create, cuGraphCreate, (Graph * graph, unsigned flags))                                 \
   X(graph_destroy, cuGraphDestroy, (Graph graph))                                                 \
   X(graph_add_kernel_node, cuGraphAddKernelNode_v2,                                               \

@@ -112,7 +112,8 @@ Result get_properties(int device, abi::Properties<kVersion>* properties) {
     }
     to.pci_path = from.pci_path.empty() ? nullptr : from.pci_path.data();
     to.guid = from.guid;
-    to.pointer_support = abi::kPointerHost;
+    to.pointer_support = abi::kPointerHost | (from.takes_device_memory ? abi::kPointerCuda : 0) |
+                         (from.takes_dma_buf ? abi::kPointerDmaBuf : 0);
     to.speed_mbps = speed_for_channels_mbps(from.speed_mbps);
     to.latency_us = static_cast<float>(from.latency_us);
     to.comms_max = kCommsMax;
@@ -183,21 +184,28 @@ Result accept(void* listen_comm, void** recv_comm) {
   return accept(listen_comm, recv_comm, nullptr);
 }
 
+/// `memory`: of a GPU; null: `data` is the host's.
+Status register_with(Comm* comm, std::span<std::byte> data, const wire::DeviceMemory* memory,
+                     void** mhandle) {
+  auto made = std::make_unique<Registration>();
+  made->memory = data;
+  made->is_device = memory != nullptr;
+  made->channel = comm->channel;
+  TUTTI_RETURN_IF_ERROR(memory == nullptr ? comm->channel->register_memory(data)
+                                          : comm->channel->register_device_memory(*memory));
+  *mhandle = made.release();
+  return {};
+}
+
 Result reg_mr(void* comm, void* data, std::size_t bytes, int type, void** mhandle) {
   *mhandle = nullptr;
   return guarded("regMr", nullptr, [&]() -> Status {
-    if (type != abi::kPointerHost) {
-      return {ErrorCode::kInvalidArgument,
-              "memory of type " + std::to_string(type) +
-                  " cannot be registered: this network reads and writes host memory only"};
+    const wire::DeviceMemory memory{.span = {static_cast<std::byte*>(data), bytes}};
+    if (type != abi::kPointerHost && type != abi::kPointerCuda) {
+      return {ErrorCode::kInvalidArgument, "there is no memory of type " + std::to_string(type)};
     }
-    const std::shared_ptr<net::Channel>& channel = static_cast<Comm*>(comm)->channel;
-    auto made = std::make_unique<Registration>();
-    made->memory = {static_cast<std::byte*>(data), bytes};
-    made->channel = channel;
-    TUTTI_RETURN_IF_ERROR(channel->register_memory(made->memory));
-    *mhandle = made.release();
-    return {};
+    return register_with(static_cast<Comm*>(comm), memory.span,
+                         type == abi::kPointerHost ? nullptr : &memory, mhandle);
   });
 }
 
@@ -205,9 +213,15 @@ Result reg_mr(void* comm, void* data, int bytes, int type, void** mhandle) {
   return reg_mr(comm, data, static_cast<std::size_t>(bytes), type, mhandle);
 }
 
-Result reg_mr_dma_buf(void* comm, void* data, std::size_t bytes, int /*type*/,
-                      std::uint64_t /*offset*/, int /*fd*/, void** mhandle) {
-  return reg_mr(comm, data, bytes, abi::kPointerDmaBuf, mhandle);
+/// NCCL closes the descriptor afterwards.
+Result reg_mr_dma_buf(void* comm, void* data, std::size_t bytes, int /*type*/, std::uint64_t offset,
+                      int fd, void** mhandle) {
+  *mhandle = nullptr;
+  return guarded("regMrDmaBuf", nullptr, [&]() -> Status {
+    const wire::DeviceMemory memory{
+        .span = {static_cast<std::byte*>(data), bytes}, .descriptor = fd, .offset = offset};
+    return register_with(static_cast<Comm*>(comm), memory.span, &memory, mhandle);
+  });
 }
 
 Result dereg_mr(void* /*comm*/, void* mhandle) {
@@ -286,11 +300,26 @@ Result irecv(void* recv_comm, int parts, void** data, int* bytes, int* tags, voi
   return receive(recv_comm, parts, data, bytes, tags, request);
 }
 
-/// Host memory needs none; no request says that it is done.
-Result iflush(void* /*recv_comm*/, int /*parts*/, void** /*data*/, int* /*bytes*/,
-              void** /*mhandles*/, void** request) {
+/// Host memory needs none; no request says that it is done. Of what a NIC has written it is enough
+/// to wait for what it has written last.
+Result iflush(void* recv_comm, int parts, void** data, int* bytes, void** mhandles,
+              void** request) {
   *request = nullptr;
-  return Plugin::is_forked() ? Result::kSystemError : Result::kSuccess;
+  if (Plugin::is_forked()) {
+    return Result::kSystemError;
+  }
+  std::span<const std::byte> last;
+  for (int i = 0; mhandles != nullptr && i < parts; ++i) {
+    const auto* const made = static_cast<const Registration*>(mhandles[i]);
+    if (made != nullptr && made->is_device && bytes[i] > 0) {
+      last = {static_cast<const std::byte*>(data[i]), static_cast<std::size_t>(bytes[i])};
+    }
+  }
+  if (last.empty()) {
+    return Result::kSuccess;
+  }
+  auto* const comm = static_cast<Comm*>(recv_comm);
+  return guarded("iflush", &comm->has_failed, [&] { return Plugin::iflush(comm, last, request); });
 }
 
 Result test(void* request, int* done, int* bytes) {

@@ -192,9 +192,9 @@ Status Plugin::finalize(void* context) {
 Status Plugin::open_network() {
   if (network_ == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(
-        network_, net::open_network([](net::LogKind kind,
-                                       const std::string& text) { instance().log(kind, text); },
-                                    {devices_.begin(), devices_.end()}));
+        network_, net::open_gpu_network([](net::LogKind kind,
+                                           const std::string& text) { instance().log(kind, text); },
+                                        {devices_.begin(), devices_.end()}));
   }
   return {};
 }
@@ -361,6 +361,19 @@ Status Plugin::irecv(Comm* comm, std::span<const transport::ReceivePart> parts, 
   if (posted != nullptr) {
     *request = comm->take(posted, true);
   }
+  return {};
+}
+
+Status Plugin::iflush(Comm* comm, std::span<const std::byte> memory, void** request) {
+  TUTTI_RETURN_IF_ERROR(comm->failure);
+  net::Request* posted = nullptr;
+  if (comm->free_count > 0) {
+    TUTTI_ASSIGN_OR_RETURN(posted, comm->channel->flush(memory));
+  }
+  if (posted == nullptr) {  // To NCCL, no request would be one that is done.
+    return {ErrorCode::kUnavailable, "more flushes than requests"};
+  }
+  *request = comm->take(posted, true);
   return {};
 }
 

@@ -85,6 +85,7 @@ struct Comm {
 /// until the network ends.
 struct Registration {
   std::span<std::byte> memory;
+  bool is_device = false;  ///< A GPU's.
   std::weak_ptr<net::Channel> channel;
 };
 
@@ -118,6 +119,8 @@ class Plugin {
   Status close(ListenComm* comm);
 
   static Status isend(Comm* comm, const void* data, Bytes bytes, int tag, void** request);
+  /// Of memory that receives which are done have filled.
+  static Status iflush(Comm* comm, std::span<const std::byte> memory, void** request);
   static Status irecv(Comm* comm, std::span<const transport::ReceivePart> parts, void** request);
   /// `bytes`: of each part of the receive, of the send; may be null.
   static Status test(RequestSlot* slot, int* done, int* bytes);

@@ -77,6 +77,10 @@ Status ConnectionChannel::register_memory(std::span<std::byte> memory) {
   return wire::register_with_all(engines(), memory);
 }
 
+Status ConnectionChannel::register_device_memory(const wire::DeviceMemory& memory) {
+  return wire::register_with_all(engines(), memory);
+}
+
 void ConnectionChannel::deregister_memory(std::span<std::byte> memory) {
   for (Engine* const engine : engines()) {
     engine->deregister_memory(memory);
@@ -101,6 +105,9 @@ Request* ConnectionChannel::take() {
     free_ = request->next_free;
     request->is_taken = true;
     request->others = 0;
+    request->flushed = {};
+    request->flush = 0;
+    request->error = {};
     request->open_parts.store(Request::kFirstPart, std::memory_order_relaxed);
     for (std::atomic<Bytes>& bytes : request->bytes) {
       bytes.store(0, std::memory_order_relaxed);
@@ -181,6 +188,21 @@ Result<Request*> ConnectionChannel::receive(std::span<const transport::ReceivePa
   return request;
 }
 
+Result<Request*> ConnectionChannel::flush(std::span<const std::byte> memory) {
+  if (has_ended()) {
+    return ended();
+  }
+  Request* const request = take();
+  if (request != nullptr) {
+    request->is_send = false;
+    request->flushed = memory;
+    request->receive.part_count = 0;
+    request->receive.context = reinterpret_cast<std::uint64_t>(request);
+    sub_->engine->post(request);
+  }
+  return request;
+}
+
 bool ConnectionChannel::is_split(const Request& request) const {
   if (split_ == nullptr) {
     return false;
@@ -234,7 +256,9 @@ bool ConnectionChannel::test(Request* request, Completion* completion) {
       return false;
     }
   }
-  completion->status = status_of(request->outcome, request->is_peer_gone, sub_->who);
+  completion->status = request->error.ok()
+                           ? status_of(request->outcome, request->is_peer_gone, sub_->who)
+                           : request->error;
   completion->parts = request->parts;
   std::copy(request->bytes.begin(), request->bytes.end(), completion->bytes.begin());
   give_back(request);

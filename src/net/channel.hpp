@@ -22,7 +22,9 @@ class ConnectionChannel : public Channel {
 
   Result<Request*> send(transport::Tag tag, const void* data, Bytes bytes) override;
   Result<Request*> receive(std::span<const transport::ReceivePart> parts) override;
+  Result<Request*> flush(std::span<const std::byte> memory) override;
   Status register_memory(std::span<std::byte> memory) override;
+  Status register_device_memory(const wire::DeviceMemory& memory) override;
   void deregister_memory(std::span<std::byte> memory) override;
   std::string peer() const override { return sub_->who; }
 

@@ -225,6 +225,21 @@ Status Engine::register_memory(std::span<std::byte> memory) {
   return wire_->register_memory(memory);
 }
 
+Status Engine::register_device_memory(wire::DeviceMemory memory) {
+  wire::DeviceCopies* const copies = options_.device_copies.get();
+  memory.device = copies == nullptr ? -1 : copies->device_of(memory.span.data());
+  if (copies == nullptr) {
+    return wire::Wire::no_device_memory();
+  }
+  if (memory.device < 0) {
+    return register_memory(memory.span);  // Pinned or managed memory, in fact.
+  }
+  // Without the lock: it may take a while, and kernels that wait for this engine go on.
+  TUTTI_RETURN_IF_ERROR(copies->prepare(memory.span.data()));
+  const CallerLock lock(mutex_, wanted_);
+  return wire_->register_device_memory(memory);
+}
+
 void Engine::deregister_memory(std::span<std::byte> memory) {
   const CallerLock lock(mutex_, wanted_);
   wire_->deregister_memory(memory);
@@ -234,6 +249,7 @@ void Engine::post(Request* request) {
   if (options_.watch.trace != nullptr) [[unlikely]] {
     request->posted_ns = monotonic_ns();
   }
+  request->is_on_device = options_.device_copies != nullptr && is_on_device(*request);
   ++open_requests_;
   {
     const std::lock_guard lock(inbox_mutex_);

@@ -34,6 +34,7 @@
 #include "net/observe/watch.hpp"
 #include "net/split_connection.hpp"
 #include "transport/endpoint.hpp"
+#include "wire/device_copies.hpp"
 #include "wire/wire.hpp"
 
 namespace tutti::net {
@@ -104,6 +105,10 @@ struct Request {
   std::array<std::uint64_t, transport::kReceivePartsMax> windows{};
   enum class WindowState : std::uint8_t { kNone, kOpening, kOpen, kClosing };
   WindowState window_state = WindowState::kNone;
+  bool is_on_device = false;  ///< Some of its bytes lie in a GPU's memory.
+  /// Not empty: it is a flush of that, and a receive without parts (wire::Wire::start_flush).
+  std::span<const std::byte> flushed;
+  std::uint64_t flush = 0;
   std::uint64_t first_slot = 0;  ///< Of a receive: the number of its first part's advert.
   std::atomic<std::int32_t> open_parts = kFirstPart;
   std::atomic<bool> is_accepted = false;  ///< By sub-connection 0's engine.
@@ -112,6 +117,7 @@ struct Request {
   // Written by the engines before `is_done`.
   transport::Outcome outcome = transport::Outcome::kOk;
   bool is_peer_gone = false;
+  Status error;  ///< Of the request alone; ok: `outcome` says it.
   std::uint8_t parts = 0;
   std::array<std::atomic<Bytes>, transport::kReceivePartsMax> bytes{};
   std::atomic<bool> is_done = false;
@@ -141,6 +147,8 @@ struct EngineOptions {
   /// Of all engines of the device.
   std::shared_ptr<DeadPeers> dead_peers = std::make_shared<DeadPeers>();
   std::uint64_t device_id = 0;  ///< Handshake::device.
+  /// The wire's. Null: no message is in a GPU's memory. Else no connection is split.
+  std::shared_ptr<wire::DeviceCopies> device_copies;
   // For statistics and traces.
   std::shared_ptr<Fallbacks> fallbacks;  ///< Of its device; null: none.
   EngineWatch watch;
@@ -194,6 +202,8 @@ class Engine : private wire::Arrivals {
 
   /// Memory of sends and receives, of any sub-connection (wire::Wire::register_memory).
   Status register_memory(std::span<std::byte> memory);
+  /// DeviceMemory::device is found here.
+  Status register_device_memory(wire::DeviceMemory memory);
   void deregister_memory(std::span<std::byte> memory);
 
   /// Any thread. The request is filled in but for the results.
@@ -252,6 +262,10 @@ class Engine : private wire::Arrivals {
   bool take_events();
   void take_event(SubConnection& sub, const transport::Event& event);
   bool must_wait(SubConnection& sub, const transport::Event& event);
+  bool is_on_device(const Request& request) const;
+  Status check_registered(const Request& request) const;
+  bool start_flush(SubConnection& sub, Request* request);
+  bool is_touched(Request* request);
   bool open_windows(const SubConnection& sub, Request* request);
   bool close_windows(Request* request);
   bool is_held(const SubConnection& sub) const;

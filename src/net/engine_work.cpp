@@ -248,6 +248,16 @@ bool Engine::post_now(const Post& post) {
     finish_waiting(sub, request, sub.outcome);
     return true;
   }
+  if (request->is_on_device) {
+    request->error = check_registered(*request);
+    if (!request->error.ok()) {
+      finish_waiting(sub, request, Outcome::kCancelled);
+      return true;
+    }
+  }
+  if (!request->flushed.empty()) {
+    return start_flush(sub, request);
+  }
   if (!request->is_send && !open_windows(sub, request)) {
     opens_windows_ = true;
     return false;
@@ -255,7 +265,7 @@ bool Engine::post_now(const Post& post) {
   const TimeNs now = monotonic_ns();
   // Of several sub-connections, the others may be closed while this one still has eager sends.
   const bool is_eager = request->is_send && sub.split == nullptr && !sub.eager.is_full() &&
-                        options_.eager_bytes_max > 0 &&
+                        options_.eager_bytes_max > 0 && !request->is_on_device &&
                         request->send.bytes <= options_.eager_bytes_max;
   const auto send_part = [&] {
     if (sub.split == nullptr) {
@@ -284,6 +294,73 @@ bool Engine::post_now(const Post& post) {
     finish_waiting(sub, request, is_too_long ? Outcome::kTruncated : Outcome::kClosed);
   }
   return true;
+}
+
+bool Engine::is_on_device(const Request& request) const {
+  const auto is_there = [&](const std::byte* data, Bytes bytes) {
+    return bytes > 0 && options_.device_copies->device_of(data) >= 0;
+  };
+  if (request.is_send) {
+    return is_there(request.send.data, request.send.bytes);
+  }
+  const auto& parts = request.receive.parts;
+  return std::any_of(parts.begin(), parts.begin() + request.receive.part_count,
+                     [&](const auto& part) { return is_there(part.data, part.capacity_bytes); });
+}
+
+/// The CPU may neither read nor write what is a GPU's: the NIC must reach it.
+Status Engine::check_registered(const Request& request) const {
+  const auto fits = [&](const std::byte* data, Bytes bytes) {
+    return bytes == 0 || wire_->is_registered({data, bytes}) ||
+           options_.device_copies->device_of(data) < 0;
+  };
+  const auto& parts = request.receive.parts;
+  const bool do_fit =
+      request.is_send
+          ? fits(request.send.data, request.send.bytes)
+          : std::all_of(parts.begin(), parts.begin() + request.receive.part_count,
+                        [&](const auto& part) { return fits(part.data, part.capacity_bytes); });
+  return do_fit ? Status()
+                : Status(ErrorCode::kInvalidArgument,
+                         std::string("net: a ") + (request.is_send ? "send from" : "receive into") +
+                             " a GPU's memory that is not registered; remedy: register all of it "
+                             "(regMr, regMrDmaBuf)");
+}
+
+/// Its end is held back until the GPU sees what has been written. False: there is no room now.
+bool Engine::start_flush(SubConnection& sub, Request* request) {
+  const Result<std::uint64_t> started = wire_->start_flush(request->flushed);
+  if (!started.ok() && started.status().code() == ErrorCode::kTimeout) {
+    opens_windows_ = true;  // It is tried again in the next turn.
+    return false;
+  }
+  request->error = started.status();
+  request->flush = started.ok() ? *started : 0;
+  transport::Event event;
+  event.kind = transport::EventKind::kReceiveDone;
+  event.outcome = started.ok() ? Outcome::kOk : Outcome::kCancelled;
+  event.context = request->receive.context;
+  held_.push_back({&sub, event});
+  return true;
+}
+
+/// Whether someone may still write into the memory of a receive that has ended, or the GPU may not
+/// see yet what was written into that of a flush.
+bool Engine::is_touched(Request* request) {
+  if (!close_windows(request)) {
+    return true;
+  }
+  if (request->flush != 0) {
+    const Result<bool> has_flushed = wire_->has_flushed(request->flush);
+    request->error = has_flushed.status();
+    return has_flushed.ok() && !*has_flushed;
+  }
+  const auto& parts = request->receive.parts;
+  return request->is_on_device &&
+         std::any_of(parts.begin(), parts.begin() + request->receive.part_count,
+                     [&](const auto& part) {
+                       return wire_->is_copying_into({part.data, part.capacity_bytes});
+                     });
 }
 
 /// Lets the peer's NIC write into long receives. False: not all of it is open yet.
@@ -537,14 +614,15 @@ void Engine::take_event(SubConnection& sub, const transport::Event& event) {
   post_waiting(sub);
 }
 
-/// Whether the wire still reads bytes of a send that has ended, or a peer may still write into a
-/// receive that has: its caller may not have them yet. The end of the connection waits with it.
+/// Whether the wire still reads bytes of a send that has ended, or a peer or a GPU may still write
+/// into a receive that has: its caller may not have them yet. The end of the connection waits with
+/// it.
 bool Engine::must_wait(SubConnection& sub, const transport::Event& event) {
   if (event.kind == transport::EventKind::kConnectionDone) {
     return is_held(sub);
   }
   if (event.kind == transport::EventKind::kReceiveDone && sub.split == nullptr) {
-    return !close_windows(reinterpret_cast<Request*>(event.context & ~kPartMask));
+    return is_touched(reinterpret_cast<Request*>(event.context & ~kPartMask));
   }
   if (event.kind != transport::EventKind::kSendDone) {
     return false;

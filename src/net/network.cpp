@@ -99,6 +99,8 @@ Result<NetDevice> merge_devices(const std::vector<const NetDevice*>& parts) {
     merged.speed_mbps = std::min(merged.speed_mbps, part.speed_mbps);
     merged.mtu_bytes = std::min(merged.mtu_bytes, part.mtu_bytes);
     merged.is_loopback = merged.is_loopback && part.is_loopback;
+    merged.takes_device_memory = merged.takes_device_memory && part.takes_device_memory;
+    merged.takes_dma_buf = merged.takes_dma_buf && part.takes_dma_buf;
     merged.latency_us = std::max(merged.latency_us, part.latency_us);
     std::vector<int> both;
     std::set_union(merged.near_processors.begin(), merged.near_processors.end(),
@@ -136,6 +138,7 @@ class SystemNetwork : public Network {
                 const tutti_transport_policy* policy, Log log)
       : config_(options.config),
         rdma_(options.rdma),
+        device_copies_(options.device_copies),
         wants_buffer_(options.wants_buffer),
         log_(std::move(log)),
         watch_(config_, log_) {
@@ -298,14 +301,14 @@ class SystemNetwork : public Network {
   }
 
   /// A wire over one interface. `paths`: of it. `buffer_bytes`: what its socket has.
-  Result<std::unique_ptr<wire::Wire>> open_rail_of(const NetDevice& device, int paths,
-                                                   const std::shared_ptr<Fallbacks>& fallbacks,
-                                                   Bytes* buffer_bytes) const {
+  Result<std::unique_ptr<wire::Wire>> open_rail_of(
+      const NetDevice& device, int paths, const std::shared_ptr<Fallbacks>& fallbacks,
+      const std::shared_ptr<wire::DeviceCopies>& copies, Bytes* buffer_bytes) const {
     // 8 bits of a byte, 10^6 ps of a microsecond: ps_per_byte = 8e6 / Mb/s.
     const int ps_per_byte = std::max(8'000'000 / std::max(1, device.speed_mbps), 1);
     TUTTI_ASSIGN_OR_RETURN(Rail rail, open_rail({device, config_, static_cast<std::uint32_t>(paths),
                                                  static_cast<std::uint32_t>(ps_per_byte),
-                                                 wants_timestamps(), fallbacks, rdma_}));
+                                                 wants_timestamps(), fallbacks, rdma_, copies}));
     *buffer_bytes = rail.buffer_bytes;
     check_buffer(device, rail, *fallbacks);
     return std::move(rail.wire);
@@ -350,9 +353,10 @@ class SystemNetwork : public Network {
   /// Over all rails of a device. `buffer_bytes`: of the socket that has least.
   Result<std::unique_ptr<wire::Wire>> open_wire(const NetDevice& device, int paths,
                                                 const std::shared_ptr<Fallbacks>& fallbacks,
+                                                const std::shared_ptr<wire::DeviceCopies>& copies,
                                                 Bytes* buffer_bytes) const {
     if (device.rails.empty()) {
-      return open_rail_of(device, paths, fallbacks, buffer_bytes);
+      return open_rail_of(device, paths, fallbacks, copies, buffer_bytes);
     }
     *buffer_bytes = UINT64_MAX;
     std::vector<std::unique_ptr<wire::Wire>> rails;
@@ -361,7 +365,7 @@ class SystemNetwork : public Network {
       Bytes of_rail_bytes = 0;
       TUTTI_ASSIGN_OR_RETURN(rails.emplace_back(),
                              open_rail_of(devices_[static_cast<std::size_t>(number)].it, paths,
-                                          fallbacks, &of_rail_bytes));
+                                          fallbacks, copies, &of_rail_bytes));
       *buffer_bytes = std::min(*buffer_bytes, of_rail_bytes);
     }
     TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails), monotonic_ns));
@@ -385,8 +389,11 @@ class SystemNetwork : public Network {
       fallbacks->add(it.name,
                      std::to_string(sub_connections) + " sub-connection(s) and not " +
                          std::to_string(config_.net_sub_connections) +
-                         ", for it has as many engines",
-                     "more TUTTI_NET_ENGINES, or fewer TUTTI_NET_SUB_CONNECTIONS");
+                         (it.reaches_gpus() ? ", for messages may be in a GPU's memory"
+                                            : ", for it has as many engines"),
+                     it.reaches_gpus()
+                         ? "fewer TUTTI_NET_SUB_CONNECTIONS"
+                         : "more TUTTI_NET_ENGINES, or fewer TUTTI_NET_SUB_CONNECTIONS");
     }
     const int paths = paths_of_rail(it, count, *fallbacks);
     const auto dead_peers = std::make_shared<DeadPeers>();
@@ -394,7 +401,9 @@ class SystemNetwork : public Network {
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
       Bytes buffer_bytes = 0;
-      TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, paths, fallbacks, &buffer_bytes));
+      const std::shared_ptr<wire::DeviceCopies> copies =
+          it.reaches_gpus() && device_copies_ ? device_copies_() : nullptr;
+      TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, paths, fallbacks, copies, &buffer_bytes));
       TUTTI_RETURN_IF_ERROR(fallbacks->status());
       if (const Bytes window_bytes = window_of(buffer_bytes); window_bytes > 0) {
         device.window_bytes = window_bytes;
@@ -407,6 +416,7 @@ class SystemNetwork : public Network {
       of_engine.eager_bytes_max = config_.net_copy_bytes;
       of_engine.dead_peers = dead_peers;
       of_engine.device_id = device.id;
+      of_engine.device_copies = copies;
       of_engine.device = it.name;
       of_engine.address = it.address;
       of_engine.controller = config_.net_controller;
@@ -486,7 +496,8 @@ class SystemNetwork : public Network {
   /// Measured (docs/network-measured.md): a link's windows are better left whole, one engine is
   /// faster than it; memory is faster than an engine.
   std::size_t sub_connections_of(const NetDevice& device, std::size_t engines) const {
-    const std::size_t wanted = config_.net_sub_connections > 0
+    const std::size_t wanted = device.reaches_gpus() ? 1
+                               : config_.net_sub_connections > 0
                                    ? static_cast<std::size_t>(config_.net_sub_connections)
                                : device.is_loopback ? kSubConnectionsOfLoopback
                                                     : 1;
@@ -504,6 +515,7 @@ class SystemNetwork : public Network {
 
   Config config_;
   RdmaOptions rdma_;
+  std::function<std::shared_ptr<wire::DeviceCopies>()> device_copies_;
   bool wants_buffer_;
   Log log_;
   Watch watch_;  ///< Outlives the engines.
@@ -542,6 +554,12 @@ Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& wanted, Log
     filter.family = options.family;
     TUTTI_ASSIGN_OR_RETURN(devices, find_devices(filter));
     TUTTI_RETURN_IF_ERROR(choose_wire(options.rdma, log, &config.net_wire, &devices));
+    // What plants faults copies payloads with the CPU.
+    if (config.net_wire == "verbs" && config.fault.empty() && options.device_copies) {
+      try_device_memory(options.device_copies(), log, &devices);
+    }
+  } else if (config.net_wire == "auto") {
+    config.net_wire = devices[0].rdma_device.empty() ? "udp" : "verbs";
   }
   if (config.net_speed_mbps > 0) {
     for (NetDevice& device : devices) {

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@
 #include "net/bootstrap/handle.hpp"
 #include "net/observe/log.hpp"
 #include "transport/types.hpp"
+#include "wire/device_copies.hpp"
+#include "wire/wire.hpp"
 
 namespace tutti::net {
 
@@ -42,6 +45,9 @@ struct NetDevice {
   std::vector<int> rails = {};       ///< Numbers of the devices it is made of; empty: an interface.
   std::string rdma_device = {};      ///< Behind it, for the verbs wire (net/rdma.hpp).
   int rdma_port = 0;
+  bool takes_device_memory = false;  ///< Channel::register_device_memory(): by its address.
+  bool takes_dma_buf = false;        ///< By its dma-buf.
+  bool reaches_gpus() const { return takes_device_memory || takes_dma_buf; }
 };
 
 inline constexpr int kDefaultClass = -1;  ///< A traffic class: TUTTI_NET_TRAFFIC_CLASS.
@@ -72,7 +78,19 @@ class Channel {
     (void)memory;
     return {};
   }
+  /// Memory of a GPU that sends or receives will lie in: others there are errors. Any thread.
+  /// Errors: not this network, or its NIC does not reach it, and what would help.
+  virtual Status register_device_memory(const wire::DeviceMemory& memory) {
+    (void)memory;
+    return wire::Wire::no_device_memory();
+  }
   virtual void deregister_memory(std::span<std::byte> memory) { (void)memory; }
+  /// Once it is done, the GPU sees what receives that were done before have brought into this
+  /// memory, not empty; of some GPUs nobody needs it. Null, errors: as send().
+  virtual Result<Request*> flush(std::span<const std::byte> memory) {
+    (void)memory;
+    return Status(ErrorCode::kUnsupported, "net: no memory of a GPU is registered here");
+  }
   virtual std::string peer() const = 0;  ///< "host1 (192.0.2.7), process 4711"
 };
 
@@ -119,6 +137,9 @@ struct NetworkOptions {
   std::string interfaces;     ///< As NCCL_SOCKET_IFNAME; empty: chosen.
   std::string family;         ///< As NCCL_SOCKET_FAMILY.
   RdmaOptions rdma = {};
+  /// Makes what an engine needs of GPUs, for wires whose NICs reach their memory, and gives null
+  /// where there are none. Empty: messages are in host memory.
+  std::function<std::shared_ptr<wire::DeviceCopies>()> device_copies = {};
 };
 
 class Network {
@@ -148,6 +169,9 @@ class Network {
 };
 
 /// As the environment says (TUTTI_*, NCCL_SOCKET_*). Errors: a bad variable, too (kInvalidConfig).
+Result<NetworkOptions> options_of_environment(const Log& log);
 Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> devices = {});
+/// Same, for messages in memory of GPUs, too (net/gpu).
+Result<std::unique_ptr<Network>> open_gpu_network(Log log, std::vector<NetDevice> devices = {});
 
 }  // namespace tutti::net

@@ -8,7 +8,7 @@
 
 namespace tutti::net {
 
-Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> devices) {
+Result<NetworkOptions> options_of_environment(const Log& log) {
   ParsedConfig parsed = config_from_environment();
   for (const ConfigProblem& problem : parsed.problems) {
     if (problem.is_error) {
@@ -25,6 +25,11 @@ Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> de
   options.rdma.gid_index = environment_value("NCCL_IB_GID_INDEX");
   options.rdma.roce_version = environment_value("NCCL_IB_ROCE_VERSION_NUM");
   options.rdma.family = environment_value("NCCL_IB_ADDR_FAMILY");
+  return options;
+}
+
+Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> devices) {
+  TUTTI_ASSIGN_OR_RETURN(const NetworkOptions options, options_of_environment(log));
   return Network::open(options, std::move(log), std::move(devices));
 }
 

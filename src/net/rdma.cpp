@@ -112,6 +112,35 @@ Result<std::vector<NetDevice>> rdma_devices(const std::vector<NetDevice>& device
           "address, or TUTTI_NET_WIRE=udp");
 }
 
+void try_device_memory(const std::shared_ptr<wire::DeviceCopies>& copies, const Log& log,
+                       std::vector<NetDevice>* devices) {
+  const std::span<std::byte> memory =
+      copies == nullptr ? std::span<std::byte>() : copies->trial_memory();
+  const auto verbs = library();
+  if (memory.empty() || !verbs.ok()) {
+    return;
+  }
+  const Status prepared = copies->prepare(memory.data());
+  if (!prepared.ok()) {
+    log(LogKind::kInfo, "net: memory of GPUs is not used: " + prepared.message());
+    return;
+  }
+  for (NetDevice& device : *devices) {
+    const auto support = wire::verbs::try_device_memory(**verbs, device.rdma_device, memory);
+    device.takes_device_memory = support.by_address.ok();
+    // Memory windows, by which NICs write into receives, are there for the other way alone.
+    device.takes_dma_buf = support.by_dma_buf.ok() && !device.takes_device_memory;
+    log(LogKind::kInfo,
+        "net: " + device.rdma_device +
+            (device.takes_device_memory ? " reaches memory of GPUs by its address (nvidia-peermem)"
+             : device.takes_dma_buf
+                 ? " reaches memory of GPUs by dma-buf, where what arrives is copied: " +
+                       support.by_address.message()
+                 : " does not reach memory of GPUs: " + support.by_address.message() + "; " +
+                       support.by_dma_buf.message()));
+  }
+}
+
 Result<Rail> open_verbs(const RailOptions& rail) {
   TUTTI_ASSIGN_OR_RETURN(const Functions* const verbs, library());
   wire::verbs::VerbsOptions options;
@@ -124,6 +153,7 @@ Result<Rail> open_verbs(const RailOptions& rail) {
   options.paths = rail.paths;
   options.chunk_bytes = static_cast<std::uint32_t>(rail.config.net_chunk_bytes);
   options.ps_per_byte = rail.ps_per_byte;
+  options.copies = rail.device_copies;
   options.on_fallback = [fallbacks = rail.fallbacks, name = rail.device.name](
                             const std::string& what, const std::string& remedy) {
     fallbacks->add(name, what, remedy);

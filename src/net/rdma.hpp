@@ -7,6 +7,7 @@
 // users already set for NCCL (NCCL_IB_*).
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ Result<std::vector<NetDevice>> rdma_devices(const std::vector<NetDevice>& device
 std::vector<NetDevice> match_ports(const std::vector<NetDevice>& devices,
                                    const std::vector<wire::verbs::Port>& ports,
                                    const std::string& hca, const std::string& net_directory);
+
+/// Which of them reach the memory of the GPU that this thread uses: sets
+/// NetDevice::takes_device_memory and takes_dma_buf. `copies`: may be null.
+void try_device_memory(const std::shared_ptr<wire::DeviceCopies>& copies, const Log& log,
+                       std::vector<NetDevice>* devices);
 
 /// The verbs wire over one of them.
 Result<Rail> open_verbs(const RailOptions& rail);

@@ -24,6 +24,7 @@ struct RailOptions {
   bool has_timestamps;  ///< Of what arrives.
   std::shared_ptr<Fallbacks> fallbacks;
   const RdmaOptions& rdma;
+  std::shared_ptr<wire::DeviceCopies> device_copies;
 };
 
 struct Rail {

@@ -72,6 +72,14 @@ struct Ends {
   std::string peer_host;  ///< "10.0.0.2"
 };
 
+/// Memory of a GPU. The CPU neither reads nor writes it.
+struct DeviceMemory {
+  std::span<std::byte> span;
+  int device = 0;            ///< DeviceCopies::device_of()
+  int descriptor = -1;       ///< Of a dma-buf, the caller's, who may close it afterwards; -1: none.
+  std::uint64_t offset = 0;  ///< Of the span in the dma-buf, bytes.
+};
+
 class Wire {
  public:
   /// Afterwards it reads and writes no payload.
@@ -96,12 +104,44 @@ class Wire {
     (void)memory;
     return {};
   }
+  /// The same for memory of a GPU, which carries payloads only if it is registered: others are
+  /// lost. Errors: this wire or its NIC does not reach it, and what would help (kInvalidArgument,
+  /// kUnavailable).
+  virtual Status register_device_memory(const DeviceMemory& memory) {
+    (void)memory;
+    return no_device_memory();
+  }
+  static Status no_device_memory() {
+    return {ErrorCode::kInvalidArgument,
+            "memory of a GPU cannot be registered: this network reads and writes host memory only"};
+  }
   /// As often as it was registered; no send or receive of its bytes is under way then.
   virtual void deregister_memory(std::span<std::byte> memory) { (void)memory; }
+  virtual bool is_registered(std::span<const std::byte> memory) const {
+    (void)memory;
+    return false;
+  }
+  /// Whether payloads that have come are still on their way into this memory of a GPU: it copies
+  /// them by itself, and Arrivals::arrived() is called afterwards.
+  virtual bool is_copying_into(std::span<const std::byte> memory) const {
+    (void)memory;
+    return false;
+  }
+  /// Lets the GPU see all that peers have written into its memory up to now (Transmission::remote):
+  /// what a NIC has written may still be on its way when its header is here. 0: it sees it. Errors:
+  /// there is no room, try again later (kTimeout); the NIC cannot.
+  virtual Result<std::uint64_t> start_flush(std::span<const std::byte> memory) {
+    (void)memory;
+    return std::uint64_t{0};
+  }
+  virtual Result<bool> has_flushed(std::uint64_t flush) {
+    (void)flush;
+    return true;
+  }
 
-  /// Opens registered memory to writes of peers (Transmission::remote), for one receive. 0: not this
-  /// memory, or not this wire. After the receive it is closed, and not used again before it has
-  /// closed: until then a peer may write there, also one that is believed dead.
+  /// Opens registered memory to writes of peers (Transmission::remote), for one receive. 0: not
+  /// this memory, or not this wire. After the receive it is closed, and not used again before it
+  /// has closed: until then a peer may write there, also one that is believed dead.
   virtual std::uint64_t open_window(std::span<std::byte> memory) {
     (void)memory;
     return 0;
@@ -160,11 +200,11 @@ class Wire {
   virtual std::string report() const { return {}; }
 };
 
-/// With all of `places`, wires or what hands on to them, or with none.
-template <class Places>
-Status register_with_all(const Places& places, std::span<std::byte> memory) {
+/// `add` for all of `places`, wires or what hands on to them, or for none.
+template <class Places, class Add>
+Status add_to_all(const Places& places, std::span<std::byte> memory, Add add) {
   for (auto place = std::begin(places); place != std::end(places); ++place) {
-    const Status status = (*place)->register_memory(memory);
+    const Status status = add(**place);
     if (!status.ok()) {
       while (place != std::begin(places)) {
         (*--place)->deregister_memory(memory);
@@ -173,6 +213,15 @@ Status register_with_all(const Places& places, std::span<std::byte> memory) {
     }
   }
   return {};
+}
+template <class Places>
+Status register_with_all(const Places& places, std::span<std::byte> memory) {
+  return add_to_all(places, memory, [&](auto& place) { return place.register_memory(memory); });
+}
+template <class Places>
+Status register_with_all(const Places& places, const DeviceMemory& memory) {
+  return add_to_all(places, memory.span,
+                    [&](auto& place) { return place.register_device_memory(memory); });
 }
 
 }  // namespace tutti::wire

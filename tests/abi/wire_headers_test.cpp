@@ -20,6 +20,7 @@ namespace verbs = tutti::wire::verbs;
 #define TUTTI_CHECK(member, symbol, result, parameters) \
   static_assert(fits<decltype(verbs::Functions::member), decltype(::symbol)>(), #symbol);
 TUTTI_VERBS_FUNCTIONS(TUTTI_CHECK)
+TUTTI_VERBS_OPTIONAL_FUNCTIONS(TUTTI_CHECK)
 #undef TUTTI_CHECK
 
 #define TUTTI_MEMBER(Ours, ours, Theirs, theirs)                        \
@@ -144,7 +145,8 @@ static_assert(verbs::kStateReset == IBV_QPS_RESET && verbs::kStateInit == IBV_QP
 static_assert(verbs::kPortActive == IBV_PORT_ACTIVE);
 static_assert(verbs::kLinkEthernet == IBV_LINK_LAYER_ETHERNET);
 static_assert(verbs::kWrite == IBV_WR_RDMA_WRITE &&
-              verbs::kWriteWithImmediate == IBV_WR_RDMA_WRITE_WITH_IMM);
+              verbs::kWriteWithImmediate == IBV_WR_RDMA_WRITE_WITH_IMM &&
+              verbs::kRead == IBV_WR_RDMA_READ);
 static_assert(verbs::kSend == IBV_WR_SEND && verbs::kSendWithImmediate == IBV_WR_SEND_WITH_IMM);
 static_assert(verbs::kSuccess == IBV_WC_SUCCESS && verbs::kFlushed == IBV_WC_WR_FLUSH_ERR);
 static_assert(verbs::kReceivedWrite == IBV_WC_RECV_RDMA_WITH_IMM);
@@ -152,6 +154,7 @@ static_assert(verbs::kReceived == IBV_WC_RECV && verbs::kWithImmediate == IBV_WC
 static_assert(verbs::kSignaled == IBV_SEND_SIGNALED && verbs::kInline == IBV_SEND_INLINE);
 static_assert(verbs::kLocalWrite == IBV_ACCESS_LOCAL_WRITE &&
               verbs::kRemoteWrite == IBV_ACCESS_REMOTE_WRITE &&
+              verbs::kRemoteRead == IBV_ACCESS_REMOTE_READ &&
               verbs::kMayBind == IBV_ACCESS_MW_BIND && verbs::kWindowOfDomain == IBV_MW_TYPE_1);
 static_assert(verbs::kMaskState == IBV_QP_STATE && verbs::kMaskAccessFlags == IBV_QP_ACCESS_FLAGS &&
               verbs::kMaskPkeyIndex == IBV_QP_PKEY_INDEX && verbs::kMaskPort == IBV_QP_PORT &&

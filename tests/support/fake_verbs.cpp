@@ -9,6 +9,7 @@
 #include "support/fake_verbs.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -66,6 +67,12 @@ struct FakeSrq : verbs::Srq {
   int users = 0;
 };
 
+struct FakeMr : verbs::Mr {
+  std::uint64_t begin = 0;  ///< `address`, but of a dma-buf.
+  int access = 0;
+  bool is_dma_buf = false;
+};
+
 struct Send {
   std::uint64_t id = 0;
   std::vector<verbs::Segment> segments;  ///< Empty: inline.
@@ -102,6 +109,7 @@ struct FakeQp : verbs::Qp {
   std::uint32_t remote = 0;
   std::uint32_t qkey = 0;
   int remote_mtu = 0;
+  int reads = 0;  ///< It may have under way.
 };
 
 std::mutex mutex;  // Of all below.
@@ -115,7 +123,7 @@ bool happens(double chance) {
 
 verbs::Device devices[2] = {{"fake_0", 0}, {"fake_1", 1}};
 std::map<std::uint32_t, FakeQp*> qps;
-std::map<std::uint32_t, verbs::Mr*> regions;  // By key.
+std::map<std::uint32_t, FakeMr*> regions;  // By local key.
 struct Opened {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
@@ -129,25 +137,39 @@ std::uint64_t polls = 0;
 void check_segment(const verbs::Segment& segment) {
   const auto found = regions.find(segment.local_key);
   require(found != regions.end(), "a key of no registered memory");
-  const auto begin = reinterpret_cast<std::uint64_t>(found->second->address);
+  const std::uint64_t begin = found->second->begin;
   require(
       segment.address >= begin && segment.address + segment.bytes <= begin + found->second->bytes,
       "a segment outside its registered memory");
 }
 
+bool is_device(const void* memory) {
+  return control.is_device_memory != nullptr && control.is_device_memory(memory);
+}
+
+/// As a NIC: also from and to memory of GPUs.
+void transfer(void* to, const void* from, std::size_t bytes) {
+  if (control.copy != nullptr && bytes > 0 && (is_device(to) || is_device(from))) {
+    control.copy(to, from, bytes);
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 std::vector<std::byte> gather(const std::vector<verbs::Segment>& segments) {
   std::vector<std::byte> content;
   for (const verbs::Segment& it : segments) {
-    const auto* const begin = reinterpret_cast<const std::byte*>(it.address);
-    content.insert(content.end(), begin, begin + it.bytes);
+    const std::size_t before = content.size();
+    content.resize(before + it.bytes);
+    transfer(content.data() + before, reinterpret_cast<const void*>(it.address), it.bytes);
   }
   return content;
 }
 
 void complete(FakeQp& qp, const Send& send, int status) {
-  require(
-      send.segments.empty() || status == verbs::kFlushed || gather(send.segments) == send.content,
-      "a payload was touched before its send completed");
+  require(send.segments.empty() || send.opcode == verbs::kRead || status == verbs::kFlushed ||
+              gather(send.segments) == send.content,
+          "a payload was touched before its send completed");
   if (!send.is_signaled && status == verbs::kSuccess) {
     return;
   }
@@ -184,6 +206,27 @@ Fate bind_window(const Send& send) {
   if (send.bind.bytes > 0) {
     opened[send.remote_key] = {send.bind.address, send.bind.bytes, send.bind.mr};
   }
+  return Fate::kArrived;
+}
+
+/// RC, connected to itself: what the tests' wires read.
+Fate read(const FakeQp& qp, const Send& send) {
+  if (control.reads_wait) {
+    return Fate::kWaits;
+  }
+  const auto found = std::find_if(regions.begin(), regions.end(), [&](const auto& it) {
+    return it.second->remote_key == send.remote_key;
+  });
+  const verbs::Segment& to = send.segments[0];
+  require(qp.remote == qp.number && qp.reads > 0, "a read on a queue pair that may not");
+  if (found == regions.end() || (found->second->access & verbs::kRemoteRead) == 0 ||
+      send.remote_address < found->second->begin ||
+      send.remote_address + to.bytes > found->second->begin + found->second->bytes) {
+    return Fate::kRefused;
+  }
+  transfer(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(send.remote_address),
+           to.bytes);
+  ++control.reads;
   return Fate::kArrived;
 }
 
@@ -232,8 +275,8 @@ Fate carry(FakeQp& from, const Send& send) {
     return is_rc ? Fate::kWaits : Fate::kLost;
   }
   if (is_write) {
-    std::copy(send.content.begin(), send.content.end(),
-              reinterpret_cast<std::byte*>(send.remote_address));
+    transfer(reinterpret_cast<void*>(send.remote_address), send.content.data(),
+             send.content.size());
     if (send.opcode == verbs::kWrite) {
       return Fate::kArrived;
     }
@@ -289,7 +332,9 @@ void turn() {
         break;
       }
       const Send& first = qp.queue.front();
-      const Fate fate = first.opcode == kBind ? bind_window(first) : carry(qp, first);
+      const Fate fate = first.opcode == kBind          ? bind_window(first)
+                        : first.opcode == verbs::kRead ? read(qp, first)
+                                                       : carry(qp, first);
       if (fate == Fate::kWaits) {
         break;
       }
@@ -331,7 +376,8 @@ int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest**
     require(qp.state == verbs::kStateReadyToSend || qp.state == verbs::kStateError,
             "a send on a queue pair that may not send");
     require(request->opcode == verbs::kSendWithImmediate || request->opcode == verbs::kWrite ||
-                request->opcode == verbs::kWriteWithImmediate,
+                request->opcode == verbs::kWriteWithImmediate ||
+                (request->opcode == verbs::kRead && qp.type == verbs::kQpRc),
             "an operation that the fake does not know");
     require(request->opcode == verbs::kSendWithImmediate || qp.type != verbs::kQpUd,
             "a write by datagram");
@@ -355,6 +401,11 @@ int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest**
               "a datagram longer than the MTU");
       send.to_qp = request->to.ud.qp_number;
       send.qkey = request->to.ud.qkey;
+    }
+    for (const verbs::Segment& it : send.segments) {
+      const bool is_gpus = is_device(reinterpret_cast<const void*>(it.address));
+      require(!is_gpus || (request->flags & verbs::kInline) == 0, "a GPU's memory as inline data");
+      control.device_bytes_sent += is_gpus ? it.bytes : 0;
     }
     if ((request->flags & verbs::kInline) != 0) {
       require(send.content.size() <= qp.inline_bytes, "too much for inline data");
@@ -392,8 +443,13 @@ int bind_mw(verbs::Qp* base, verbs::Mw* mw, verbs::Bind* bind) {
   const std::lock_guard lock(mutex);
   FakeQp& qp = *static_cast<FakeQp*>(base);
   require(mw->type == verbs::kWindowOfDomain, "a window of another type");
-  require(regions.count(bind->mr->local_key) == 1, "a window on memory that is not registered");
-  const auto begin = reinterpret_cast<std::uint64_t>(bind->mr->address);
+  const auto mr = regions.find(bind->mr->local_key);
+  require(mr != regions.end(), "a window on memory that is not registered");
+  if (mr->second->is_dma_buf) {
+    return EOPNOTSUPP;  // As libibverbs' drivers do.
+  }
+  require((mr->second->access & verbs::kMayBind) != 0, "a window on memory that allows none");
+  const std::uint64_t begin = mr->second->begin;
   require(bind->address >= begin && bind->address + bind->bytes <= begin + bind->mr->bytes,
           "a window outside its registered memory");
   if (qp.queue.size() + qp.late.size() >= qp.depth) {
@@ -446,6 +502,7 @@ T* refuse(int error) {
 #define FAKE_DECLARE(member, symbol, result, parameters) \
   FAKE std::remove_pointer_t<decltype(verbs::Functions::member)> symbol;
 TUTTI_VERBS_FUNCTIONS(FAKE_DECLARE)
+TUTTI_VERBS_OPTIONAL_FUNCTIONS(FAKE_DECLARE)
 #undef FAKE_DECLARE
 
 FAKE FakeVerbsControl* fake_verbs_control();
@@ -514,12 +571,39 @@ int ibv_dealloc_pd(verbs::Pd* pd) {
   return 0;
 }
 
-verbs::Mr* ibv_reg_mr(verbs::Pd* pd, void* address, std::size_t bytes, int /*access*/) {
+verbs::Mr* ibv_reg_mr(verbs::Pd* pd, void* address, std::size_t bytes, int access) {
   const std::lock_guard lock(mutex);
   if (control.refuses_memory) {
     return refuse<verbs::Mr>(ENOMEM);
   }
-  auto* const mr = new verbs::Mr{pd->context, pd, address, bytes, 0, ++next_key, ++next_key};
+  if (!control.has_peermem && is_device(address)) {
+    return refuse<verbs::Mr>(EFAULT);
+  }
+  if (!control.has_windows && (access & verbs::kMayBind) != 0) {
+    return refuse<verbs::Mr>(EINVAL);
+  }
+  auto* const mr = new FakeMr{{pd->context, pd, address, bytes, 0, ++next_key, ++next_key},
+                              reinterpret_cast<std::uint64_t>(address),
+                              access,
+                              false};
+  regions[mr->local_key] = mr;
+  return mr;
+}
+verbs::Mr* ibv_reg_dmabuf_mr(verbs::Pd* pd, std::uint64_t offset, std::size_t bytes,
+                             std::uint64_t address, int descriptor, int access) {
+  const std::lock_guard lock(mutex);
+  if (!control.has_dma_buf) {
+    return refuse<verbs::Mr>(EOPNOTSUPP);
+  }
+  if (fcntl(descriptor, F_GETFD) < 0) {
+    return refuse<verbs::Mr>(EBADF);
+  }
+  // As the library: its address is the offset.
+  auto* const mr = new FakeMr{
+      {pd->context, pd, reinterpret_cast<void*>(offset), bytes, 0, ++next_key, ++next_key},
+      address,
+      access,
+      true};
   regions[mr->local_key] = mr;
   return mr;
 }
@@ -539,7 +623,7 @@ int ibv_dereg_mr(verbs::Mr* mr) {
                        [&](const auto& it) { return it.second.mr == mr; }),
           "memory was deregistered with a window on it");
   regions.erase(mr->local_key);
-  delete mr;
+  delete static_cast<FakeMr*>(mr);
   return 0;
 }
 
@@ -625,6 +709,7 @@ int ibv_modify_qp(verbs::Qp* base, verbs::QpAttributes* attributes, int mask) {
         return EINVAL;
       }
       qp.remote = attributes->remote_qp;
+      qp.reads = attributes->reads_in;
       break;
     case kStateReadyToSend:
       if (qp.state != kStateReadyToReceive ||

@@ -433,7 +433,7 @@ class SocketNetwork : public Network {
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> devices) {
+Result<std::unique_ptr<Network>> open_gpu_network(Log log, std::vector<NetDevice> devices) {
   TUTTI_RETURN_IF_ERROR(socket_network().open_error);
   log(LogKind::kInfo, "a network of sockets");
   return std::unique_ptr<Network>(std::make_unique<SocketNetwork>(std::move(devices)));

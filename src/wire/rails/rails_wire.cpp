@@ -175,6 +175,19 @@ Status RailsWire::register_memory(std::span<std::byte> memory) {
   return register_with_all(rails_, memory);
 }
 
+Status RailsWire::register_device_memory(const DeviceMemory& memory) {
+  return register_with_all(rails_, memory);
+}
+
+bool RailsWire::is_registered(std::span<const std::byte> memory) const {
+  return rails_[0]->is_registered(memory);
+}
+
+bool RailsWire::is_copying_into(std::span<const std::byte> memory) const {
+  return std::any_of(rails_.begin(), rails_.end(),
+                     [&](const auto& rail) { return rail->is_copying_into(memory); });
+}
+
 void RailsWire::deregister_memory(std::span<std::byte> memory) {
   for (const auto& rail : rails_) {
     rail->deregister_memory(memory);

@@ -49,6 +49,9 @@ class RailsWire : public Wire {
   void remove_peer(std::uint64_t peer) override;
   /// With all rails or none.
   Status register_memory(std::span<std::byte> memory) override;
+  Status register_device_memory(const DeviceMemory& memory) override;
+  bool is_registered(std::span<const std::byte> memory) const override;
+  bool is_copying_into(std::span<const std::byte> memory) const override;
   void deregister_memory(std::span<std::byte> memory) override;
 
   bool send(const transport::Transmission& transmission) override;

@@ -39,9 +39,11 @@ inline constexpr int kWrite = 0;
 inline constexpr int kWriteWithImmediate = 1;
 inline constexpr int kSend = 2;
 inline constexpr int kSendWithImmediate = 3;
+inline constexpr int kRead = 4;
 // ibv_wc_status, ibv_wc_opcode, ibv_wc_flags
 inline constexpr int kSuccess = 0;
 inline constexpr int kFlushed = 5;
+inline constexpr int kResponseTimeout = 20;
 inline constexpr int kReceived = 128;
 inline constexpr int kReceivedWrite = 129;
 inline constexpr unsigned kWithImmediate = 1U << 1;
@@ -51,6 +53,7 @@ inline constexpr unsigned kInline = 1U << 3;
 // ibv_access_flags
 inline constexpr int kLocalWrite = 1;
 inline constexpr int kRemoteWrite = 1 << 1;
+inline constexpr int kRemoteRead = 1 << 2;
 inline constexpr int kMayBind = 1 << 4;
 // ibv_mw_type
 inline constexpr int kWindowOfDomain = 1;  ///< Type 1: for all queue pairs of a protection domain.
@@ -83,7 +86,7 @@ struct Pd {  // ibv_pd
 struct Mr {  // ibv_mr
   Context* context;
   Pd* pd;
-  void* address;
+  void* address;  ///< Of a dma-buf the library writes its offset here.
   std::size_t bytes;
   std::uint32_t handle;
   std::uint32_t local_key;
@@ -361,9 +364,16 @@ struct Context {  // ibv_context
   X(destroy_ah, ibv_destroy_ah, int, (AddressHandle * address))                                   \
   X(status_text, ibv_wc_status_str, const char*, (int status))
 
+/// Functions that a library may lack (before rdma-core 34).
+#define TUTTI_VERBS_OPTIONAL_FUNCTIONS(X)                                                     \
+  X(reg_dmabuf_mr, ibv_reg_dmabuf_mr, Mr*,                                                    \
+    (Pd * pd, std::uint64_t offset, std::size_t bytes, std::uint64_t address, int descriptor, \
+     int access))
+
 struct Functions {
 #define TUTTI_VERBS_MEMBER(member, symbol, result, parameters) result(*member) parameters = nullptr;
   TUTTI_VERBS_FUNCTIONS(TUTTI_VERBS_MEMBER)
+  TUTTI_VERBS_OPTIONAL_FUNCTIONS(TUTTI_VERBS_MEMBER)
 #undef TUTTI_VERBS_MEMBER
 };
 

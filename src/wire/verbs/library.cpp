@@ -75,6 +75,10 @@ Result<Functions> load_library(const std::string& name) {
   }
   TUTTI_VERBS_FUNCTIONS(TUTTI_VERBS_RESOLVE)
 #undef TUTTI_VERBS_RESOLVE
+#define TUTTI_VERBS_RESOLVE(member, symbol, result, parameters) \
+  (void)library->resolve(#symbol, &functions.member);
+  TUTTI_VERBS_OPTIONAL_FUNCTIONS(TUTTI_VERBS_RESOLVE)
+#undef TUTTI_VERBS_RESOLVE
   return functions;
 }
 
@@ -179,6 +183,49 @@ Result<std::vector<Port>> list_ports(const Functions& verbs, const std::string& 
   }
   verbs.free_device_list(devices);
   return ports;
+}
+
+DeviceMemorySupport try_device_memory(const Functions& verbs, const std::string& device,
+                                      std::span<std::byte> memory) {
+  int count = 0;
+  Device** const devices = verbs.device_list(&count);
+  Context* context = nullptr;
+  for (int i = 0; devices != nullptr && i < count && context == nullptr; ++i) {
+    context = device == verbs.device_name(devices[i]) ? verbs.open_device(devices[i]) : nullptr;
+  }
+  Pd* const pd = context == nullptr ? nullptr : verbs.alloc_pd(context);
+  const auto refused = [](const char* way, int error) {
+    return Status(ErrorCode::kUnavailable, std::string(way) + ": " + std::strerror(error));
+  };
+  DeviceMemorySupport support;
+  Mr* mr = nullptr;
+  if (pd == nullptr) {
+    support.by_address = support.by_dma_buf = refused("no protection domain", errno);
+  } else {
+    mr = verbs.reg_mr(pd, memory.data(), memory.size(), kLocalWrite);
+    support.by_address =
+        mr == nullptr ? refused("by its address (nvidia-peermem)", errno) : Status();
+    // A descriptor that is none: the kernel looks at it only if the device could.
+    errno = ENOSYS;
+    const bool can_try = verbs.reg_dmabuf_mr != nullptr;
+    if (can_try && verbs.reg_dmabuf_mr(pd, 0, 0, 0, -1, 0) == nullptr && errno == EBADF) {
+      errno = 0;
+    }
+    support.by_dma_buf = errno == 0 ? Status() : refused("by dma-buf", errno);
+  }
+  if (mr != nullptr) {
+    verbs.dereg_mr(mr);
+  }
+  if (pd != nullptr) {
+    verbs.dealloc_pd(pd);
+  }
+  if (context != nullptr) {
+    verbs.close_device(context);
+  }
+  if (devices != nullptr) {
+    verbs.free_device_list(devices);
+  }
+  return support;
 }
 
 }  // namespace tutti::wire::verbs

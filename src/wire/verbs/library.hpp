@@ -5,6 +5,7 @@
 // which of a port's addresses (GIDs) a connection uses.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,5 +71,13 @@ class PortFilter {
 /// Errors: the library says that there are none (kUnavailable).
 Result<std::vector<Port>> list_ports(const Functions& verbs,
                                      const std::string& class_directory = "/sys/class/infiniband");
+
+/// What registering memory of a GPU comes to on a device.
+struct DeviceMemorySupport {
+  Status by_address;  ///< nvidia-peermem, or what other GPUs have in its place.
+  Status by_dma_buf;
+};
+DeviceMemorySupport try_device_memory(const Functions& verbs, const std::string& device,
+                                      std::span<std::byte> memory);
 
 }  // namespace tutti::wire::verbs

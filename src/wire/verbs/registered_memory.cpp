@@ -10,9 +10,23 @@
 namespace tutti::wire::verbs {
 namespace {
 
-bool contains(const Mr& mr, std::uintptr_t begin, std::size_t bytes) {
-  const auto first = reinterpret_cast<std::uintptr_t>(mr.address);
-  return begin >= first && bytes <= mr.bytes && begin - first <= mr.bytes - bytes;
+bool contains(const RegisteredMemory::Region& it, std::uintptr_t begin, std::size_t bytes) {
+  return begin >= it.address && bytes <= it.bytes && begin - it.address <= it.bytes - bytes;
+}
+
+/// A GPU's memory that the NIC has refused.
+Status refused(const DeviceMemory& memory, int error) {
+  const bool is_dma_buf = memory.descriptor >= 0;
+  return Status(
+      ErrorCode::kUnavailable,
+      "RDMA: " + std::to_string(memory.span.size()) +
+          " bytes of a GPU's memory cannot be "
+          "registered " +
+          (is_dma_buf ? "by dma-buf: " : "by their address: ") + std::strerror(error) +
+          (is_dma_buf ? "; remedy: a kernel and a driver of the NIC with dma-buf, or the "
+                        "module nvidia-peermem and NCCL_DMABUF_ENABLE=0"
+                      : "; remedy: the module nvidia-peermem (modprobe nvidia-peermem), or "
+                        "a kernel and a GPU driver with dma-buf"));
 }
 
 }  // namespace
@@ -23,25 +37,58 @@ RegisteredMemory::~RegisteredMemory() {
   }
 }
 
-Status RegisteredMemory::add(std::span<std::byte> memory) {
+/// `register_it(region)`: sets its mr, or gives an error.
+template <class Register>
+Status RegisteredMemory::add(std::span<std::byte> memory, Register register_it) {
   if (memory.empty()) {
     return {};
   }
-  Region& region = regions_[{reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()}];
+  const Key key = {reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()};
+  Region& region = regions_[key];
   if (region.mr == nullptr) {
-    region.mr = verbs_.reg_mr(pd_, memory.data(), memory.size(), kLocalWrite | kMayBind);
-    if (region.mr == nullptr) {
-      const int error = errno;
-      regions_.erase({reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()});
-      return Status(ErrorCode::kUnavailable,
-                    "RDMA: " + std::to_string(memory.size()) +
-                        " bytes cannot be registered: " + std::strerror(error) +
-                        (error == ENOMEM ? "; remedy: a higher ulimit -l" : ""));
+    region.address = key.first;
+    region.bytes = key.second;
+    const Status status = register_it(region);
+    if (!status.ok()) {
+      regions_.erase(key);
+      return status;
     }
     longest_bytes_ = std::max(longest_bytes_, memory.size());
   }
   ++region.users;
   return {};
+}
+
+Status RegisteredMemory::add(std::span<std::byte> memory) {
+  return add(memory, [&](Region& region) -> Status {
+    region.mr = verbs_.reg_mr(pd_, memory.data(), memory.size(), access_);
+    if (region.mr != nullptr) {
+      return {};
+    }
+    const int error = errno;
+    return Status(ErrorCode::kUnavailable,
+                  "RDMA: " + std::to_string(memory.size()) +
+                      " bytes cannot be registered: " + std::strerror(error) +
+                      (error == ENOMEM ? "; remedy: a higher ulimit -l" : ""));
+  });
+}
+
+Status RegisteredMemory::add(const DeviceMemory& memory) {
+  return add(memory.span, [&](Region& region) -> Status {
+    region.device = memory.device;
+    region.is_dma_buf = memory.descriptor >= 0;
+    // Reads are this wire's own (start_flush): queue pairs of peers allow none.
+    const int read = (access_ & kMayBind) != 0 ? kRemoteRead : 0;
+    if (!region.is_dma_buf) {
+      region.mr = verbs_.reg_mr(pd_, memory.span.data(), memory.span.size(), access_ | read);
+    } else if (verbs_.reg_dmabuf_mr != nullptr) {
+      region.mr = verbs_.reg_dmabuf_mr(pd_, memory.offset, memory.span.size(), region.address,
+                                       memory.descriptor, kLocalWrite | read);
+    } else {
+      errno = ENOSYS;
+    }
+    return region.mr == nullptr ? refused(memory, errno) : Status();
+  });
 }
 
 void RegisteredMemory::remove(std::span<std::byte> memory) {
@@ -50,14 +97,15 @@ void RegisteredMemory::remove(std::span<std::byte> memory) {
   if (found == regions_.end() || --found->second.users > 0) {
     return;
   }
-  if (last_ == found->second.mr) {
+  if (last_ == &found->second) {
     last_ = nullptr;
   }
   verbs_.dereg_mr(found->second.mr);
   regions_.erase(found);
 }
 
-Mr* RegisteredMemory::find(const std::byte* begin, std::size_t bytes) const {
+const RegisteredMemory::Region* RegisteredMemory::find_region(const std::byte* begin,
+                                                              std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   if (last_ != nullptr && contains(*last_, address, bytes)) {
     return last_;
@@ -66,8 +114,8 @@ Mr* RegisteredMemory::find(const std::byte* begin, std::size_t bytes) const {
   auto it = regions_.upper_bound({address, SIZE_MAX});
   while (it != regions_.begin()) {
     --it;
-    if (contains(*it->second.mr, address, bytes)) {
-      return last_ = it->second.mr;
+    if (contains(it->second, address, bytes)) {
+      return last_ = &it->second;
     }
     if (address - it->first.first >= longest_bytes_) {
       break;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Memory that a NIC reaches by itself, found by address. The same span may be registered several
-// times: the NIC knows it once. Spans may overlap.
+// Memory that a NIC reaches by itself, found by address: the host's, and that of GPUs. The same
+// span may be registered several times: the NIC knows it once. Spans may overlap.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +13,59 @@
 
 #include "base/result.hpp"
 #include "wire/verbs/driver_verbs.hpp"
+#include "wire/wire.hpp"
 
 namespace tutti::wire::verbs {
 
 class RegisteredMemory {
  public:
+  struct Region {
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+    Mr* mr = nullptr;
+    int device = -1;          ///< DeviceMemory::device; -1: the host's.
+    bool is_dma_buf = false;  ///< The library binds no memory windows to it.
+    std::uint32_t users = 0;
+  };
+
   RegisteredMemory(const Functions& verbs, Pd* pd) : verbs_(verbs), pd_(pd) {}
   ~RegisteredMemory();
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
+  /// Before the first is added: they will have memory windows. A NIC without such refuses to
+  /// register memory for them.
+  void allow_windows() { access_ |= kMayBind; }
+
   /// Errors: the system does not let so much be pinned (kUnavailable).
   Status add(std::span<std::byte> memory);
+  /// A GPU's, by its dma-buf or (nvidia-peermem) by its address. Errors: the NIC cannot, and what
+  /// would help (kUnavailable).
+  Status add(const DeviceMemory& memory);
   /// As often as it was added.
   void remove(std::span<std::byte> memory);
 
   /// Null: not all of it is registered.
-  Mr* find(const std::byte* begin, std::size_t bytes) const;
+  const Region* find_region(const std::byte* begin, std::size_t bytes) const;
+  Mr* find(const std::byte* begin, std::size_t bytes) const {
+    const Region* const region = find_region(begin, bytes);
+    return region == nullptr ? nullptr : region->mr;
+  }
   std::size_t size() const { return regions_.size(); }
 
  private:
-  struct Region {
-    Mr* mr = nullptr;
-    std::uint32_t users = 0;
-  };
   /// By where it begins and how long it is.
   using Key = std::pair<std::uintptr_t, std::size_t>;
 
+  template <class Register>
+  Status add(std::span<std::byte> memory, Register register_it);
+
   const Functions& verbs_;
   Pd* pd_;
+  int access_ = kLocalWrite;
   std::map<Key, Region> regions_;
-  std::size_t longest_bytes_ = 0;  ///< Of all that have been there: bounds the search.
-  mutable Mr* last_ = nullptr;     ///< Found last; most payloads follow each other.
+  std::size_t longest_bytes_ = 0;         ///< Of all that have been there: bounds the search.
+  mutable const Region* last_ = nullptr;  ///< Found last; most payloads follow each other.
 };
 
 }  // namespace tutti::wire::verbs

@@ -43,7 +43,7 @@ Qp* VerbsWire::make_qp(int type, std::uint32_t depth) const {
   initial.capacity.send_segments = 2;
   initial.capacity.inline_bytes = inline_bytes_;
   initial.type = type;
-  initial.signals_all = 1;
+  initial.signals_all = 0;  // Of the two requests of a written chunk the last one tells.
   return verbs_.create_qp(pd_, &initial);
 }
 
@@ -63,6 +63,16 @@ Status VerbsWire::ready(Qp* qp) const {
                     : Status(ErrorCode::kUnavailable,
                              std::string("RDMA: a UD queue pair cannot be set up: ") +
                                  std::strerror(error));
+}
+
+/// A send of the UD queue pair has failed, as with the port's network device down. The peers know
+/// its number, so it stays, and begins anew.
+void VerbsWire::revive_datagrams() {
+  QpAttributes attributes{};
+  attributes.state = kStateReset;
+  datagrams_failed_ =
+      verbs_.modify_qp(datagrams_.qp, &attributes, kMaskState) != 0 || !ready(datagrams_.qp).ok();
+  ++failed_queues_;
 }
 
 AddressAttributes VerbsWire::way_to(const Peer& peer, std::uint32_t path) const {
@@ -86,7 +96,8 @@ bool VerbsWire::prepare(Qp* qp) const {
   QpAttributes attributes{};
   attributes.state = kStateInit;
   attributes.port = static_cast<std::uint8_t>(port_.number);
-  attributes.access_flags = kRemoteWrite;  // Where a window is open, and nowhere else.
+  // Where a window is open, and nowhere else. Of what only this wire knows the number: reads.
+  attributes.access_flags = qp == flush_qp_ ? kRemoteRead : kRemoteWrite;
   return verbs_.modify_qp(qp, &attributes,
                           kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccessFlags) == 0;
 }
@@ -94,8 +105,9 @@ bool VerbsWire::prepare(Qp* qp) const {
 /// Same, prepared.
 bool VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
                         const AnnouncedPath& theirs) const {
-  const bool is_rc = service_ == Service::kRc;
+  const bool is_rc = service_ == Service::kRc || qp == flush_qp_;
   QpAttributes attributes{};
+  attributes.reads_in = attributes.reads_out = qp == flush_qp_ ? 1 : 0;
   attributes.state = kStateReadyToReceive;
   attributes.address = way_to(peer, path);
   attributes.path_mtu = std::min(peer.end.mtu, mtu_code(port_.mtu_bytes));
@@ -226,9 +238,6 @@ void VerbsWire::destroy(Queue* queue) {
     if (slots_[slot].queue == queue) {
       take_back(slot);
     }
-  }
-  if (queue->ahead_buffer >= 0) {
-    empty_buffers_.push_back(static_cast<std::uint32_t>(queue->ahead_buffer));
   }
   queue_of_.erase(queue->qp->number);
   verbs_.destroy_qp(queue->qp);

@@ -19,7 +19,6 @@ namespace {
 using transport::TimeNs;
 using transport::Transmission;
 
-constexpr int kCompletionsPerPoll = 32;
 /// A chain of receives costs the NIC one doorbell.
 constexpr std::size_t kReceivesPerPost = 16;
 
@@ -55,6 +54,12 @@ bool VerbsWire::send(const Transmission& sent) {
   const std::span<const std::byte> header(sent.header.data(), sent.header_bytes);
   const std::span<const std::byte> payload(sent.payload,
                                            sent.payload == nullptr ? 0 : sent.payload_bytes);
+  bool is_known = true;
+  const bool is_hosts = device_of(payload.data(), payload.size(), &is_known) < 0;
+  if (!is_known) {
+    lose(sent);  // Of a GPU, and nobody could read it.
+    return true;
+  }
   const std::size_t bytes = header.size() + payload.size();
   const bool was_connected = peer->was_settled;
   const bool fits = bytes <= static_cast<std::size_t>(port_.mtu_bytes);
@@ -62,7 +67,7 @@ bool VerbsWire::send(const Transmission& sent) {
                            (sent.is_control && payload.empty() && !transport::is_path_probe(sent));
   if (is_datagram) {
     AddressHandle* const way = peer->ways[sent.path % peer->ways.size()];
-    if (post(datagrams_, *peer, header, payload, kPacket, way, sent.cookie)) {
+    if (post(datagrams_, *peer, header, payload, kPacket, way, sent.cookie, is_hosts)) {
       datagrams_full_since_ns_ = transport::kNever;
       return true;
     }
@@ -76,13 +81,32 @@ bool VerbsWire::send(const Transmission& sent) {
   if (!is_up(path)) {
     return lose_if_late(sent, &peer->wait_since_ns, kConnectNsMax);
   }
+  if (is_unanswered(*path.queue, sent)) {
+    fail(path.queue, kResponseTimeout);
+    lose(sent);
+    return true;
+  }
   if (sent.remote.key != 0 && !payload.empty()
           ? post_write(*path.queue, sent)
-          : post(*path.queue, *peer, header, payload, kPacket, nullptr, sent.cookie)) {
+          : post(*path.queue, *peer, header, payload, kPacket, nullptr, sent.cookie, is_hosts)) {
     path.full_since_ns = transport::kNever;
     return true;
   }
   return lose_if_late(sent, &path.full_since_ns, kFullNsMax);
+}
+
+/// UC: nobody says when the peer's NIC takes no more of a queue pair, after a write into a closed
+/// window or (Linux's rxe) after one that was lost in part. The transport leaves the path and
+/// pings it now and then. True: the ping before this one has had no answer either.
+bool VerbsWire::is_unanswered(Queue& queue, const Transmission& sent) const {
+  const auto type = static_cast<transport::PacketType>(std::to_integer<int>(sent.header[0]) & 0xf);
+  if (service_ != Service::kUc || type != transport::PacketType::kPing ||
+      sent.header_bytes != transport::kCommonHeaderBytes) {
+    return false;
+  }
+  const TimeNs now = options_.clock();
+  queue.asked_ns = std::min(queue.asked_ns, now);
+  return now - queue.asked_ns >= kAnswerNsMax;
 }
 
 /// There is no room since `*since_ns`. True: for too long, the packet is lost.
@@ -104,12 +128,25 @@ void VerbsWire::lose(const Transmission& sent) {
   }
 }
 
-/// False: there is no room.
+int VerbsWire::device_of(const std::byte* memory, std::size_t bytes, bool* is_known) const {
+  if (bounces_ == nullptr || bytes == 0) {
+    return -1;
+  }
+  if (const auto* const region = memory_->find_region(memory, bytes)) {
+    return region->device;
+  }
+  const int device = options_.copies->device_of(memory);
+  *is_known = device < 0;
+  return device;
+}
+
+/// False: there is no room. `may_be_inline`: the CPU may read the payload.
 bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> header,
                      std::span<const std::byte> payload, Kind kind, AddressHandle* way,
-                     std::uint64_t cookie) {
+                     std::uint64_t cookie, bool may_be_inline) {
   const std::uint32_t depth = way == nullptr ? options_.send_depth : kDatagramDepth;
-  if (queue.outstanding >= depth || free_slots_.empty()) {
+  if (queue.outstanding >= depth || free_slots_.empty() ||
+      (datagrams_failed_ && &queue == &datagrams_)) {
     return false;
   }
   const std::uint32_t index = free_slots_.back();
@@ -117,7 +154,7 @@ bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> 
             slots_[index].uses + 1};
   std::array<Segment, 2> segments{};
   int count = 0;
-  const bool is_inline = header.size() + payload.size() <= inline_bytes_;
+  const bool is_inline = may_be_inline && header.size() + payload.size() <= inline_bytes_;
   if (!header.empty()) {
     std::byte* const copy = headers_ + index * kHeaderSlotBytes;
     std::memcpy(copy, header.data(), header.size());
@@ -168,7 +205,7 @@ bool VerbsWire::fill_segment(std::span<const std::byte> payload, Segment* segmen
     }
     slot->bounce = free_bounces_.back();
     free_bounces_.pop_back();
-    std::byte* const copy = bounces_ + static_cast<std::size_t>(slot->bounce) * bounce_bytes_;
+    std::byte* const copy = copies_ + static_cast<std::size_t>(slot->bounce) * bounce_bytes_;
     std::memcpy(copy, payload.data(), payload.size());
     from = copy;
   }
@@ -261,20 +298,33 @@ void VerbsWire::complete_sends(Arrivals& arrivals) {
         windows_->complete(it.id, it.status);
         continue;
       }
+      if ((it.id & kFlush) != 0) {
+        ++flushed_;
+        if (it.status != kSuccess && flush_failure_.empty()) {
+          flush_failure_ = verbs_.status_text(it.status);
+        }
+        continue;
+      }
       const auto index = static_cast<std::uint32_t>(it.id);
       Queue* const queue = slots_[index].queue;
       if (queue == nullptr || slots_[index].uses != it.id >> 32) {
         continue;  // Of a queue pair that was destroyed.
       }
       take_back(index);
-      if (it.status != kSuccess && !queue->is_retired && queue != &datagrams_) {
-        fail(queue, it.status);
-      }
-      if (queue->is_retired && queue->outstanding == 0) {
+      if (it.status != kSuccess && queue == &datagrams_) {
+        // The first one says why, the others are flushed.
+        last_failure_ = datagrams_failed_ ? last_failure_ : verbs_.status_text(it.status);
+        datagrams_failed_ = true;
+      } else if (it.status != kSuccess && !queue->is_retired) {
+        fail(queue, it.status);  // And destroys it, if nothing else of it is left.
+      } else if (queue->is_retired && queue->outstanding == 0) {
         destroy(queue);
       }
     }
   } while (count == kCompletionsPerPoll);
+  if (datagrams_failed_ && datagrams_.outstanding == 0) {
+    revive_datagrams();
+  }
   if (windows_ != nullptr) {
     windows_->poll();
   }
@@ -293,12 +343,15 @@ std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
   complete_sends(arrivals);
   std::size_t packets = 0;
   while (packets < packets_max) {
-    if (next_completion_ == received_.size()) {
-      received_.resize(kCompletionsPerPoll);
+    if (bounces_ != nullptr && deliver_bounced(arrivals)) {
+      ++packets;
+      continue;
+    }
+    if (next_completion_ == received_count_) {
       const int count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, received_.data());
-      received_.resize(static_cast<std::size_t>(std::max(count, 0)));
+      received_count_ = static_cast<std::size_t>(std::max(count, 0));
       next_completion_ = 0;
-      if (received_.empty()) {
+      if (received_count_ == 0) {
         break;
       }
     }
@@ -307,10 +360,31 @@ std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
       post_receives();
     }
   }
-  if (!empty_buffers_.empty() && next_completion_ == received_.size()) {
-    post_receives();
+  if (next_completion_ == received_count_) {
+    if (!empty_buffers_.empty()) {
+      post_receives();
+    }
+    if (bounces_ != nullptr) {
+      bounces_->start();
+    }
   }
   return packets;
+}
+
+/// A packet whose payload a GPU has copied. False: there is none.
+bool VerbsWire::deliver_bounced(Arrivals& arrivals) {
+  Bounces::Packet packet;
+  bool is_copied = false;
+  if (!bounces_->take(&packet, &is_copied)) {
+    return false;
+  }
+  if (is_copied) {
+    packet.arrival.payload = {};
+    counters_.payload_bytes_copied += packet.arrival.payload_bytes;
+    arrivals.arrived(packet.arrival);
+  }
+  empty_buffers_.push_back(packet.buffer);
+  return true;
 }
 
 /// Whether it was a packet.
@@ -336,18 +410,22 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
   const std::uint32_t number = immediate & kNumberMask;
   const auto queue = queue_of_.find(completion.qp_number);
   Queue* const from = queue == queue_of_.end() ? nullptr : queue->second;
+  if (from != nullptr) {
+    from->asked_ns = transport::kNever;
+  }
   if (from != nullptr && kind != kPlaced) {
     drop_ahead(arrivals, *from);  // Its write would have been next.
   }
   const bool has_header =
       header_bytes > 0 && header_bytes <= transport::kHeaderBytesMax && header_bytes <= bytes;
+  empty_buffers_.push_back(buffer);  // Not posted before this returns.
   if (kind == kAhead && from != nullptr && has_header) {
-    from->ahead_buffer = buffer;  // Stays until the write has come.
+    // Copied: many queue pairs whose writes are lost would keep all buffers.
+    std::copy_n(content, header_bytes, from->ahead.begin());
     from->ahead_bytes = static_cast<std::uint8_t>(header_bytes);
     from->ahead_number = number;
     return false;
   }
-  empty_buffers_.push_back(buffer);  // Not posted before this returns.
   if (kind == kAnnounce && is_datagram) {
     hear({content, bytes});
     return false;
@@ -372,6 +450,16 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
   }
   if (!arrival.payload.empty()) {
     std::byte* const place = arrivals.place(arrival.header, arrival.payload_bytes);
+    bool is_known = true;
+    const int device = place == nullptr ? -1 : device_of(place, arrival.payload_bytes, &is_known);
+    if (device >= 0) {
+      if (is_known) {
+        empty_buffers_.pop_back();  // It stays until the GPU has copied the payload.
+        arrival.received_ns = options_.clock();
+        bounces_->add({arrival, buffer, place, device});
+      }
+      return true;  // What is not registered any more is lost.
+    }
     (place == nullptr ? counters_.payload_bytes_copied : counters_.payload_bytes_placed) +=
         arrival.payload_bytes;
     if (place != nullptr) {
@@ -387,33 +475,29 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
 bool VerbsWire::deliver_write(Arrivals& arrivals, const Completion& completion,
                               std::uint32_t number) {
   Queue& queue = *queue_of_[completion.qp_number];
-  if (queue.ahead_buffer < 0 || queue.ahead_number != number) {
+  if (queue.ahead_bytes == 0 || queue.ahead_number != number) {
     drop_ahead(arrivals, queue);
     ++counters_.fragments_dropped;
     return false;
   }
-  const auto buffer = static_cast<std::uint32_t>(std::exchange(queue.ahead_buffer, -1));
   transport::Arrival arrival;
-  arrival.header = {arena_.data() + buffer * buffer_bytes_, queue.ahead_bytes};
+  arrival.header = {queue.ahead.data(), std::exchange(queue.ahead_bytes, std::uint8_t{0})};
   arrival.payload_bytes = completion.bytes;
   ++counters_.datagrams_received;
   counters_.payload_bytes_placed += completion.bytes;
-  empty_buffers_.push_back(buffer);
   arrivals.arrived(arrival);
   return true;
 }
 
 /// The write of a header that came ahead is lost: the sender is to know at once.
 void VerbsWire::drop_ahead(Arrivals& arrivals, Queue& queue) {
-  if (queue.ahead_buffer < 0) {
+  if (queue.ahead_bytes == 0) {
     return;
   }
-  const auto buffer = static_cast<std::uint32_t>(std::exchange(queue.ahead_buffer, -1));
   transport::Arrival arrival;
-  arrival.header = {arena_.data() + buffer * buffer_bytes_, queue.ahead_bytes};
+  arrival.header = {queue.ahead.data(), std::exchange(queue.ahead_bytes, std::uint8_t{0})};
   arrival.trimmed = true;
   ++counters_.fragments_dropped;
-  empty_buffers_.push_back(buffer);
   arrivals.arrived(arrival);
 }
 

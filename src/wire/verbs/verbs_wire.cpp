@@ -81,12 +81,16 @@ VerbsWire::~VerbsWire() {
       verbs_.destroy_ah(way);
     }
   }
-  for (Qp* const qp : {datagrams_.qp, window_qp_}) {
+  for (Qp* const qp : {datagrams_.qp, window_qp_, flush_qp_}) {
     if (qp != nullptr) {
       verbs_.destroy_qp(qp);
     }
   }
   windows_.reset();
+  if (bounces_ != nullptr) {
+    bounces_.reset();
+    options_.copies->remove_source(arena_);
+  }
   if (srq_ != nullptr) {
     verbs_.destroy_srq(srq_);
   }
@@ -144,7 +148,9 @@ Status VerbsWire::choose_service() {
     return failed("no protection domain of " + options_.device);
   }
   const int receives = static_cast<int>(options_.receive_buffers);
-  send_cq_ = verbs_.create_cq(context_, static_cast<int>(kSendSlots), nullptr, nullptr, 0);
+  send_cq_ =
+      verbs_.create_cq(context_, static_cast<int>(kSendSlots + Windows::kRequestsMax + kFlushesMax),
+                       nullptr, nullptr, 0);
   receive_cq_ = verbs_.create_cq(context_, receives, nullptr, nullptr, 0);
   if (send_cq_ == nullptr || receive_cq_ == nullptr) {
     return failed("no completion queues of " + options_.device);
@@ -203,14 +209,19 @@ Status VerbsWire::open_memory() {
   const std::size_t receive_bytes = buffer_bytes_ * options_.receive_buffers;
   bounce_bytes_ = aligned(content_bytes);
   arena_.resize(receive_bytes + kHeaderSlotBytes * kSendSlots +
-                bounce_bytes_ * options_.bounce_buffers);
+                bounce_bytes_ * options_.bounce_buffers + kFlushBytes);
   headers_ = arena_.data() + receive_bytes;
-  bounces_ = headers_ + kHeaderSlotBytes * kSendSlots;
+  copies_ = headers_ + kHeaderSlotBytes * kSendSlots;
+  flush_to_ = copies_ + bounce_bytes_ * options_.bounce_buffers;
   arena_mr_ = verbs_.reg_mr(pd_, arena_.data(), arena_.size(), kLocalWrite);
   if (arena_mr_ == nullptr) {
     return failed(std::to_string(arena_.size() >> 20) + " MiB for packets cannot be registered");
   }
   memory_ = std::make_unique<RegisteredMemory>(verbs_, pd_);
+  if (options_.copies != nullptr) {
+    options_.copies->add_source(arena_);
+    bounces_ = std::make_unique<Bounces>(*options_.copies);
+  }
   slots_.resize(kSendSlots);
   for (std::uint32_t i = kSendSlots; i-- > 0;) {
     free_slots_.push_back(i);
@@ -230,21 +241,26 @@ Status VerbsWire::open_queues() {
   return {};
 }
 
+/// Connects a queue pair to itself. False: the NIC refuses.
+bool VerbsWire::open_loop(Qp* qp) const {
+  Peer self;
+  self.end.gid = gid_.gid;
+  self.end.lid = port_.lid;
+  self.end.mtu = mtu_code(port_.mtu_bytes);
+  self.end.number = number_;
+  return prepare(qp) && connect(qp, self, 0, {0, qp->number, true});
+}
+
 /// Without them all is copied.
 void VerbsWire::open_windows() {
   if (service_ == Service::kUd || options_.window_bytes_min == 0) {
     return;
   }
   window_qp_ = make_qp(service_ == Service::kUc ? kQpUc : kQpRc, Windows::kRequestsMax);
-  Peer self;
-  self.end.gid = gid_.gid;
-  self.end.lid = port_.lid;
-  self.end.mtu = mtu_code(port_.mtu_bytes);
-  self.end.number = number_;
-  if (window_qp_ != nullptr && prepare(window_qp_) &&
-      connect(window_qp_, self, 0, {0, window_qp_->number, true})) {
+  if (window_qp_ != nullptr && open_loop(window_qp_)) {
     windows_ = std::make_unique<Windows>(context_, pd_, window_qp_);
     if (windows_->try_one()) {
+      memory_->allow_windows();
       return;
     }
   }
@@ -264,8 +280,70 @@ std::uint64_t VerbsWire::open_window(std::span<std::byte> memory) {
   if (windows_ == nullptr) {
     return 0;
   }
-  Mr* const mr = memory_->find(memory.data(), memory.size());
-  return mr == nullptr ? 0 : windows_->open(mr, memory);
+  const auto* const region = memory_->find_region(memory.data(), memory.size());
+  // libibverbs' drivers bind none to a dma-buf (mlx5, irdma: ENOTSUP).
+  return region == nullptr || region->is_dma_buf ? 0 : windows_->open(region->mr, memory);
+}
+
+Status VerbsWire::register_device_memory(const DeviceMemory& memory) {
+  if (bounces_ == nullptr) {
+    return no_device_memory();
+  }
+  TUTTI_RETURN_IF_ERROR(memory_->add(memory));
+  if (windows_ != nullptr && flush_qp_ == nullptr && flush_failure_.empty()) {
+    open_flushes();
+  }
+  return {};
+}
+
+/// What a NIC writes into a GPU's memory and what it tells the host take different ways, and the
+/// one may be there before the other. A read by the same NIC goes behind its writes: when it has
+/// come back, they are there. Only RC reads.
+void VerbsWire::open_flushes() {
+  flush_qp_ = make_qp(kQpRc, kFlushesMax);
+  if (flush_qp_ != nullptr && open_loop(flush_qp_)) {
+    return;
+  }
+  flush_failure_ = std::string("no RC queue pair that reads: ") + std::strerror(errno);
+  if (flush_qp_ != nullptr) {
+    verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
+  }
+}
+
+Result<std::uint64_t> VerbsWire::start_flush(std::span<const std::byte> memory) {
+  const auto* const region = memory_->find_region(memory.data(), memory.size());
+  // Where peers write nothing, GPUs have copied all, and see what they have written.
+  if (region == nullptr || region->device < 0 || memory.empty() || windows_ == nullptr) {
+    return std::uint64_t{0};
+  }
+  if (!flush_failure_.empty()) {
+    return Status(ErrorCode::kUnavailable,
+                  "RDMA: the GPU's memory cannot be flushed: " + flush_failure_);
+  }
+  if (flushes_ - flushed_ >= kFlushesMax) {
+    return Status(ErrorCode::kTimeout, "RDMA: too many flushes");
+  }
+  Segment to{reinterpret_cast<std::uint64_t>(flush_to_), 1, arena_mr_->local_key};
+  SendRequest request{};
+  request.id = kFlush;
+  request.segments = &to;
+  request.segment_count = 1;
+  request.opcode = kRead;
+  request.flags = kSignaled;
+  request.to.rdma = {reinterpret_cast<std::uint64_t>(&memory.back()), region->mr->remote_key};
+  SendRequest* bad = nullptr;
+  if (context_->ops.post_send(flush_qp_, &request, &bad) != 0) {
+    return Status(ErrorCode::kTimeout, "RDMA: no room for a flush");
+  }
+  return ++flushes_;
+}
+
+Result<bool> VerbsWire::has_flushed(std::uint64_t flush) {
+  if (!flush_failure_.empty()) {
+    return Status(ErrorCode::kUnavailable,
+                  "RDMA: the GPU's memory cannot be flushed: " + flush_failure_);
+  }
+  return flush <= flushed_;
 }
 
 transport::WireCapabilities VerbsWire::capabilities() const {
@@ -356,6 +434,10 @@ std::string VerbsWire::report() const {
   if (failed_queues_ > 0) {
     text += ", " + std::to_string(failed_queues_) + " queue pair(s) failed and were replaced (" +
             last_failure_ + ")";
+  }
+  if (bounces_ != nullptr && bounces_->failures() > 0) {
+    text += ", " + std::to_string(bounces_->failures()) +
+            " packet(s) could not be copied into a GPU's memory (" + bounces_->last_failure() + ")";
   }
   if (lost_ > 0) {
     text += ", " + std::to_string(lost_) + " packet(s) for paths that took none were dropped";

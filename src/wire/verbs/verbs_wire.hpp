@@ -5,7 +5,9 @@
 // send whose header and payload the NIC gathers from where they are, and puts into a receive buffer
 // of a queue that all peers share (SRQ), from where the payload is copied to its place. Of long
 // receives peers know the memory (windows.hpp): there the NIC writes a chunk to its place itself,
-// and its header comes with it. What carries packets is one of the NIC's services:
+// and its header comes with it. The NIC reads and writes registered memory of GPUs as it does the
+// host's; what comes into receive buffers for them, GPUs copy (bounces.hpp). What carries packets
+// is one of the NIC's services:
 //
 //   UC  a queue pair for each path of each peer; the NIC cuts a chunk and puts it together, and
 //       repairs nothing: what is lost is the transport's to send again, on another path.
@@ -20,6 +22,7 @@
 // together the wires tell each other by it, too (announcement.hpp).
 #pragma once
 
+#include <array>
 #include <bit>
 #include <functional>
 #include <memory>
@@ -27,7 +30,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "wire/device_copies.hpp"
 #include "wire/verbs/announcement.hpp"
+#include "wire/verbs/bounces.hpp"
 #include "wire/verbs/library.hpp"
 #include "wire/verbs/registered_memory.hpp"
 #include "wire/verbs/windows.hpp"
@@ -54,6 +59,7 @@ struct VerbsOptions {
   std::uint32_t bounce_buffers = 64;    ///< For payloads in memory that is not registered.
   Bytes window_bytes_min = 64 << 10;    ///< Shorter receives are copied. 0: all are.
   std::string class_directory = "/sys/class/infiniband";
+  std::shared_ptr<DeviceCopies> copies;      ///< Null: there are no GPUs.
   std::function<transport::TimeNs()> clock;  ///< Null: the system's.
   /// Told what the wire was to have and has not, and the remedy. Null: nobody wants to know.
   std::function<void(const std::string& what, const std::string& remedy)> on_fallback;
@@ -65,6 +71,8 @@ class VerbsWire : public Wire {
   static constexpr transport::TimeNs kFullNsMax = 20'000'000;
   /// Same, while the queue pairs to a peer are being connected.
   static constexpr transport::TimeNs kConnectNsMax = 200'000'000;
+  /// A UC queue pair that has not answered a ping for so long is replaced at the next one.
+  static constexpr transport::TimeNs kAnswerNsMax = 15'000'000;
 
   /// Errors: no such port, no address, no memory that may be pinned (kUnavailable).
   static Result<std::unique_ptr<VerbsWire>> open(const Functions& verbs,
@@ -78,7 +86,16 @@ class VerbsWire : public Wire {
   Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
   void remove_peer(std::uint64_t peer) override;
   Status register_memory(std::span<std::byte> memory) override { return memory_->add(memory); }
+  Status register_device_memory(const DeviceMemory& memory) override;
   void deregister_memory(std::span<std::byte> memory) override { memory_->remove(memory); }
+  bool is_registered(std::span<const std::byte> memory) const override {
+    return memory_->find_region(memory.data(), memory.size()) != nullptr;
+  }
+  bool is_copying_into(std::span<const std::byte> memory) const override {
+    return bounces_ != nullptr && bounces_->is_copying_into(memory);
+  }
+  Result<std::uint64_t> start_flush(std::span<const std::byte> memory) override;
+  Result<bool> has_flushed(std::uint64_t flush) override;
   std::uint64_t open_window(std::span<std::byte> memory) override;
   bool has_opened(std::uint64_t window, transport::RemoteMemory* remote) override {
     return windows_->has_opened(window, remote);
@@ -97,6 +114,8 @@ class VerbsWire : public Wire {
   std::string report() const override;
 
   Service service() const { return service_; }
+  /// Of payloads into memory of GPUs: launches, each of what has come together.
+  std::uint64_t copy_launches() const { return bounces_ == nullptr ? 0 : bounces_->launches(); }
 
  private:
   /// What a receive completion is about, in the immediate data.
@@ -110,6 +129,11 @@ class VerbsWire : public Wire {
 
   static constexpr std::uint32_t kDatagramDepth = 512;  ///< Of the UD queue pair's send queue.
   static constexpr std::size_t kHeaderSlotBytes = 128;
+  static constexpr std::uint32_t kFlushesMax = 64;
+  static constexpr std::size_t kFlushBytes =
+      64;  ///< Where they read to; what is there, nobody asks.
+  /// Set in the numbers of their completions.
+  static constexpr std::uint64_t kFlush = 1ULL << 62;
 
   /// A queue pair and what is in its send queue. Stays until the NIC has completed all of it.
   struct Queue {
@@ -120,9 +144,10 @@ class VerbsWire : public Wire {
     std::size_t path = 0;
     std::uint32_t writes = 0;  ///< UC: posted, whose number tells them apart.
     /// UC: the header that came ahead of its write.
-    std::int64_t ahead_buffer = -1;
+    std::array<std::byte, transport::kHeaderBytesMax> ahead;
     std::uint32_t ahead_number = 0;
-    std::uint8_t ahead_bytes = 0;
+    std::uint8_t ahead_bytes = 0;                    ///< 0: there is none.
+    transport::TimeNs asked_ns = transport::kNever;  ///< UC: a ping's, since when nothing came.
   };
 
   struct Path {
@@ -178,6 +203,8 @@ class VerbsWire : public Wire {
   Status open_memory();
   Status open_queues();
   void open_windows();
+  bool open_loop(Qp* qp) const;
+  void open_flushes();
   static Result<End> decode(const WireAddress& address);
   Peer* find(std::uint64_t peer) const;
   AddressAttributes way_to(const Peer& peer, std::uint32_t path) const;
@@ -190,6 +217,7 @@ class VerbsWire : public Wire {
   // verbs_peers.cpp
   Qp* make_qp(int type, std::uint32_t depth) const;
   Status ready(Qp* qp) const;
+  void revive_datagrams();
   bool prepare(Qp* qp) const;
   bool connect(Qp* qp, const Peer& peer, std::uint32_t path, const AnnouncedPath& theirs) const;
   void renew(std::uint64_t name, Peer& peer, std::size_t path, std::uint32_t generation);
@@ -207,17 +235,21 @@ class VerbsWire : public Wire {
   void schedule(Peer& peer, transport::TimeNs due_ns);
 
   // verbs_transfer.cpp
+  bool is_unanswered(Queue& queue, const transport::Transmission& sent) const;
   bool lose_if_late(const transport::Transmission& sent, transport::TimeNs* since_ns,
                     transport::TimeNs most_ns);
   void lose(const transport::Transmission& sent);
+  /// The GPU whose memory that is; -1: the host's. `is_known`: registered, or the host's.
+  int device_of(const std::byte* memory, std::size_t bytes, bool* is_known) const;
   bool post(Queue& queue, const Peer& peer, std::span<const std::byte> header,
             std::span<const std::byte> payload, Kind kind, AddressHandle* way,
-            std::uint64_t cookie = 0);
+            std::uint64_t cookie = 0, bool may_be_inline = true);
   void complete_sends(Arrivals& arrivals);
   void take_back(std::uint32_t slot);
   bool post_write(Queue& queue, const transport::Transmission& sent);
   bool fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot);
   bool deliver(Arrivals& arrivals, const Completion& completion);
+  bool deliver_bounced(Arrivals& arrivals);
   bool deliver_write(Arrivals& arrivals, const Completion& completion, std::uint32_t number);
   void drop_ahead(Arrivals& arrivals, Queue& queue);
   void fail_receiver(const Completion& completion);
@@ -239,20 +271,28 @@ class VerbsWire : public Wire {
   std::uint32_t chunk_bytes_ = 0;
   std::uint32_t inline_bytes_ = 256;  ///< What fits is copied when it is posted.
 
-  std::vector<std::byte> arena_;  ///< Receive buffers, then headers, then bounce buffers.
+  std::vector<std::byte> arena_;  ///< Receive buffers, headers, bounce buffers, kFlushBytes.
   Mr* arena_mr_ = nullptr;
   std::size_t buffer_bytes_ = 0;  ///< Of a receive buffer.
   std::size_t bounce_bytes_ = 0;
   std::byte* headers_ = nullptr;
-  std::byte* bounces_ = nullptr;
+  std::byte* flush_to_ = nullptr;
+  std::byte* copies_ = nullptr;
   std::vector<std::uint32_t> empty_buffers_;  ///< To be posted.
   std::vector<std::int32_t> free_bounces_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
 
-  Queue datagrams_;  ///< The UD queue pair.
+  Queue datagrams_;                ///< The UD queue pair.
+  bool datagrams_failed_ = false;  ///< It takes no more until it was reset.
   Qp* window_qp_ = nullptr;
-  std::unique_ptr<Windows> windows_;                    ///< Null: peers write nowhere.
+  std::unique_ptr<Windows> windows_;  ///< Null: peers write nowhere.
+  std::unique_ptr<Bounces> bounces_;  ///< Null: there are no GPUs.
+  /// RC, connected to itself. Null: no GPU's memory is registered, or nobody writes there.
+  Qp* flush_qp_ = nullptr;
+  std::uint64_t flushes_ = 0;                           ///< Posted.
+  std::uint64_t flushed_ = 0;                           ///< Completed, in order.
+  std::string flush_failure_;                           ///< Empty: none has failed.
   std::unordered_map<std::uint32_t, Queue*> queue_of_;  ///< By the queue pair's number.
   std::vector<std::unique_ptr<Queue>> queues_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Peer>> peers_;
@@ -261,7 +301,9 @@ class VerbsWire : public Wire {
   transport::TimeNs announce_due_ns_ = transport::kNever;
   std::vector<std::byte> message_;
 
-  std::vector<Completion> received_;         ///< Taken from the NIC.
+  static constexpr int kCompletionsPerPoll = 32;
+  std::array<Completion, kCompletionsPerPoll> received_;  ///< Taken from the NIC.
+  std::size_t received_count_ = 0;
   std::size_t next_completion_ = 0;          ///< Of these.
   std::vector<std::uint64_t> sent_cookies_;  ///< To be told.
   std::vector<std::uint64_t> told_;

@@ -363,6 +363,7 @@ class HostApi final : public Api {
     return runtime().memory.allocate_pinned(bytes);
   }
   Status free_pinned(void* pointer) override { return runtime().memory.free_pinned(pointer); }
+  Status register_host(void* /*memory*/, Bytes /*bytes*/, int /*device*/) override { return {}; }
 
   Result<void*> allocate_device(int device, Bytes bytes) override {
     TUTTI_RETURN_IF_ERROR(check_device(device));

@@ -6,18 +6,20 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/random.hpp"
+#include "unit/net/rdma_fixture.hpp"
 
 namespace tutti::net {
 namespace {
 
+using rdma_test::connect;
+using rdma_test::Directory;
+using rdma_test::Ends;
+using rdma_test::options_of;
+using rdma_test::wait;
 using transport::ReceivePart;
 using wire::verbs::Port;
 
@@ -35,22 +37,6 @@ Port port_of(const std::string& device, int number, const std::string& interface
   port.gids = {{3, {}, true, interface}};
   return port;
 }
-
-/// Directories like the kernel's, for a test.
-class Directory {
- public:
-  Directory() { EXPECT_NE(nullptr, mkdtemp(path_.data())); }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  void write(const std::string& file, const std::string& text) const {
-    const std::filesystem::path whole = path_ + "/" + file;
-    std::filesystem::create_directories(whole.parent_path());
-    std::ofstream(whole) << text;
-  }
-
- private:
-  std::string path_ = ::testing::TempDir() + "rdma-XXXXXX";
-};
 
 TEST(rdma, match_ports__by_the_interfaces_of_gids) {
   std::vector<Port> ports = {port_of("mlx5_0", 1, "eth0"), port_of("mlx5_1", 1, "eth2"),
@@ -73,22 +59,6 @@ TEST(rdma, match_ports__by_the_device_of_an_ipoib_interface) {
   const auto found = match_ports({interface("ib0")}, {port_of("mlx5_4", 1, "")}, "", net.path());
   ASSERT_EQ(1U, found.size());
   EXPECT_EQ("mlx5_4", found[0].rdma_device);
-}
-
-/// The loopback interface with the fake's first device behind it.
-NetworkOptions options_of(const Directory& directory, const std::string& service) {
-  directory.write("class/fake_0/ports/1/gid_attrs/ndevs/0", "lo\n");
-  NetworkOptions options;
-  options.interfaces = "lo";
-  options.family = "AF_INET";
-  options.config.net_wire = "verbs";
-  options.config.net_verbs = service;
-  options.config.net_paths = 8;
-  options.config.net_statistics = false;
-  options.config.net_timeout_s = 5;
-  options.rdma.class_directory = directory.path() + "/class";
-  options.rdma.net_directory = directory.path() + "/net";
-  return options;
 }
 
 std::string error_of(const NetworkOptions& options) {
@@ -125,54 +95,6 @@ TEST(rdma, open__auto_says_what_it_took) {
                                         : "net: TUTTI_NET_WIRE=auto is udp: net: no network"))
         << told;
   }
-}
-
-/// Both ends of one channel, over two networks.
-struct Ends {
-  std::unique_ptr<Network> a;
-  std::unique_ptr<Network> b;
-  std::unique_ptr<Channel> send;
-  std::unique_ptr<Channel> receive;
-};
-
-template <class Done>
-bool wait(Done done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > end) {
-      return false;
-    }
-  }
-  return true;
-}
-
-Ends connect(const NetworkOptions& options) {
-  Ends ends;
-  for (auto* const network : {&ends.a, &ends.b}) {
-    auto opened = Network::open(options, [](LogKind, const std::string&) {});
-    EXPECT_TRUE(opened.ok()) << opened.status().message();
-    *network = std::move(*opened);
-  }
-  auto listener = ends.b->listen(0);
-  EXPECT_TRUE(listener.ok()) << listener.status().message();
-  auto connector = ends.a->connect(0, (*listener)->handle(), kDefaultClass);
-  EXPECT_TRUE(connector.ok()) << connector.status().message();
-  EXPECT_TRUE(wait([&] {
-    const auto ask = [](auto& channel, auto made) {
-      EXPECT_TRUE(made.ok()) << made.status().message();
-      if (made.ok() && *made) {
-        channel = std::move(*made);
-      }
-    };
-    if (!ends.send) {
-      ask(ends.send, (*connector)->poll());
-    }
-    if (!ends.receive) {
-      ask(ends.receive, (*listener)->accept());
-    }
-    return ends.send && ends.receive;
-  }));
-  return ends;
 }
 
 class Channels : public ::testing::TestWithParam<const char*> {};

@@ -158,6 +158,23 @@ TEST_F(FakeNic, open__without_uc_is_rc_and_a_fallback) {
   EXPECT_EQ("RC and not UC, which fake_0 does not have", told);
 }
 
+TEST_F(FakeNic, open__without_windows_copies_and_says_so) {
+  control().has_windows = false;
+  VerbsOptions options = options_of(1, "uc");
+  std::string told;
+  options.on_fallback = [&](const std::string& what, const std::string&) { told = what; };
+  Conversation talk([&] { return WirePair{nullptr, open(options_of(0, "uc")), open(options)}; });
+  EXPECT_EQ(
+      0U, told.find(
+              "copies of what arrives and not writes into receives: fake_1 has no memory windows"))
+      << told;
+  std::vector<std::byte> memory(100'000);
+  ASSERT_TRUE(talk.pair.b->register_memory(memory).ok());
+  EXPECT_EQ(0U, talk.pair.b->open_window(memory));
+  EXPECT_EQ(8U, pass_chunks(talk, 1, 8));
+  talk.pair.b->deregister_memory(memory);
+}
+
 TEST_F(FakeNic, open__without_inline_data) {
   control().inline_bytes_max = 0;
   for (const char* const service : {"uc", "rc", "ud"}) {

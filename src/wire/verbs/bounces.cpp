@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/verbs/bounces.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::wire::verbs {
+
+Bounces::~Bounces() {
+  for (const Batch& batch : under_way_) {
+    while (batch.copies != 0 && copies_.state(batch.copies) == DeviceCopies::State::kUnderWay) {
+      sched_yield();
+    }
+  }
+}
+
+void Bounces::start() {
+  std::vector<Packet> left;
+  while (!waiting_.empty()) {
+    const int device = waiting_.front().device;
+    Batch batch;
+    std::vector<Packet> others;
+    pieces_.clear();
+    for (const Packet& packet : waiting_) {
+      if (packet.device == device && batch.packets.size() < DeviceCopies::kPiecesMax) {
+        batch.packets.push_back(packet);
+        const std::span<const std::byte> payload = packet.arrival.payload;
+        pieces_.push_back({payload.data(), packet.place, payload.size()});
+      } else {
+        others.push_back(packet);
+      }
+    }
+    const Result<std::uint64_t> started = copies_.start(device, pieces_);
+    if (started.ok() && *started == 0) {
+      // Later, with what comes until then. Other GPUs' may go.
+      for (const Packet& packet : waiting_) {
+        if (packet.device == device) {
+          left.push_back(packet);
+        }
+      }
+      std::erase_if(waiting_, [&](const Packet& it) { return it.device == device; });
+      continue;
+    }
+    if (started.ok()) {
+      ++launches_;
+      batch.copies = *started;
+    } else {
+      last_failure_ = started.status().message();
+    }
+    under_way_.push_back(std::move(batch));
+    waiting_ = std::move(others);
+  }
+  waiting_ = std::move(left);
+}
+
+bool Bounces::take(Packet* packet, bool* is_copied) {
+  for (auto it = under_way_.begin(); ended_.empty() && it != under_way_.end(); ++it) {
+    const DeviceCopies::State state =
+        it->copies == 0 ? DeviceCopies::State::kFailed : copies_.state(it->copies);
+    if (state != DeviceCopies::State::kUnderWay) {
+      are_copied_ = state == DeviceCopies::State::kEnded;
+      if (!are_copied_ && it->copies != 0) {
+        last_failure_ = "a copy has failed";
+      }
+      failures_ += are_copied_ ? 0 : it->packets.size();
+      ended_ = std::move(it->packets);
+      under_way_.erase(it);
+      break;
+    }
+  }
+  if (ended_.empty()) {
+    return false;
+  }
+  *packet = ended_.back();
+  *is_copied = are_copied_;
+  ended_.pop_back();
+  return true;
+}
+
+bool Bounces::is_copying_into(std::span<const std::byte> memory) const {
+  const auto is_there = [&](const Packet& packet) {
+    return packet.place < memory.data() + memory.size() &&
+           packet.place + packet.arrival.payload.size() > memory.data();
+  };
+  return std::any_of(waiting_.begin(), waiting_.end(), is_there) ||
+         std::any_of(under_way_.begin(), under_way_.end(), [&](const Batch& batch) {
+           return std::any_of(batch.packets.begin(), batch.packets.end(), is_there);
+         });
+}
+
+}  // namespace tutti::wire::verbs
