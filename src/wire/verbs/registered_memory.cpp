@@ -91,6 +91,12 @@ Status RegisteredMemory::add(const DeviceMemory& memory) {
   });
 }
 
+const Mr* RegisteredMemory::last_use(std::span<std::byte> memory) const {
+  const auto found =
+      regions_.find({reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()});
+  return found != regions_.end() && found->second.users == 1 ? found->second.mr : nullptr;
+}
+
 void RegisteredMemory::remove(std::span<std::byte> memory) {
   const auto found =
       regions_.find({reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()});

@@ -44,6 +44,8 @@ class RegisteredMemory {
   Status add(const DeviceMemory& memory);
   /// As often as it was added.
   void remove(std::span<std::byte> memory);
+  /// What remove() would let the NIC forget; null: nothing yet.
+  const Mr* last_use(std::span<std::byte> memory) const;
 
   /// Null: not all of it is registered.
   const Region* find_region(const std::byte* begin, std::size_t bytes) const;

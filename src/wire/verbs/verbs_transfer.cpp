@@ -287,7 +287,8 @@ void VerbsWire::take_back(std::uint32_t index) {
   free_slots_.push_back(index);
 }
 
-void VerbsWire::complete_sends(Arrivals& arrivals) {
+/// Takes in what the NIC has completed. What is to be told of it is told by complete_sends().
+void VerbsWire::poll_sends() {
   std::array<Completion, kCompletionsPerPoll> done;
   int count = 0;
   do {
@@ -328,6 +329,10 @@ void VerbsWire::complete_sends(Arrivals& arrivals) {
   if (windows_ != nullptr) {
     windows_->poll();
   }
+}
+
+void VerbsWire::complete_sends(Arrivals& arrivals) {
+  poll_sends();
   // One of them may send again from within.
   told_.swap(sent_cookies_);
   for (const std::uint64_t cookie : told_) {

@@ -346,6 +346,19 @@ Result<bool> VerbsWire::has_flushed(std::uint64_t flush) {
   return flush <= flushed_;
 }
 
+/// A program that aborts gives memory back before its receives have ended. A NIC does not let go of
+/// memory that a window is open on.
+void VerbsWire::deregister_memory(std::span<std::byte> memory) {
+  const Mr* const last = windows_ == nullptr ? nullptr : memory_->last_use(memory);
+  if (last != nullptr) {
+    const transport::TimeNs end_ns = options_.clock() + kRevokeNsMax;
+    while (!windows_->revoke(last) && options_.clock() < end_ns) {
+      poll_sends();
+    }
+  }
+  memory_->remove(memory);
+}
+
 transport::WireCapabilities VerbsWire::capabilities() const {
   transport::WireCapabilities it;
   it.chunk_bytes = chunk_bytes_;

@@ -69,7 +69,9 @@ class VerbsWire : public Wire {
  public:
   /// After this time without room a path no longer holds up the others: packets for it are lost.
   static constexpr transport::TimeNs kFullNsMax = 20'000'000;
-  /// Same, while the queue pairs to a peer are being connected.
+  /// How long memory that is deregistered waits for the NIC to open or close its windows.
+  static constexpr transport::TimeNs kRevokeNsMax = 100'000'000;
+  /// As kFullNsMax, while the queue pairs to a peer are being connected.
   static constexpr transport::TimeNs kConnectNsMax = 200'000'000;
   /// A UC queue pair that has not answered a ping for so long is replaced at the next one.
   static constexpr transport::TimeNs kAnswerNsMax = 15'000'000;
@@ -87,7 +89,7 @@ class VerbsWire : public Wire {
   void remove_peer(std::uint64_t peer) override;
   Status register_memory(std::span<std::byte> memory) override { return memory_->add(memory); }
   Status register_device_memory(const DeviceMemory& memory) override;
-  void deregister_memory(std::span<std::byte> memory) override { memory_->remove(memory); }
+  void deregister_memory(std::span<std::byte> memory) override;
   bool is_registered(std::span<const std::byte> memory) const override {
     return memory_->find_region(memory.data(), memory.size()) != nullptr;
   }
@@ -244,6 +246,7 @@ class VerbsWire : public Wire {
   bool post(Queue& queue, const Peer& peer, std::span<const std::byte> header,
             std::span<const std::byte> payload, Kind kind, AddressHandle* way,
             std::uint64_t cookie = 0, bool may_be_inline = true);
+  void poll_sends();
   void complete_sends(Arrivals& arrivals);
   void take_back(std::uint32_t slot);
   bool post_write(Queue& queue, const transport::Transmission& sent);

@@ -156,6 +156,21 @@ void Windows::complete(std::uint64_t id, int status) {
   }
 }
 
+bool Windows::revoke(const Mr* mr) {
+  bool are_closed = true;
+  for (Window& window : windows_) {
+    if (window.mr != mr) {
+      continue;
+    }
+    are_closed = are_closed && window.state != State::kOpening && window.state != State::kClosing;
+    if (window.state == State::kOpen) {
+      release(window);
+      window.state = State::kRefused;
+    }
+  }
+  return are_closed;
+}
+
 void Windows::poll() {
   for (const std::uint32_t index : std::exchange(pending_, {})) {
     ask_to_close(index);

@@ -41,6 +41,9 @@ class Windows {
   void close(std::uint64_t name);
   bool has_closed(std::uint64_t name);
 
+  /// Closes all on this memory, at once. False: the NIC is about to open or close one.
+  bool revoke(const Mr* mr);
+
   /// Of one of its requests.
   void complete(std::uint64_t id, int status);
   /// Requests for which there was no room.

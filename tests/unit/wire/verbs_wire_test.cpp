@@ -175,6 +175,35 @@ TEST_F(FakeNic, open__without_windows_copies_and_says_so) {
   talk.pair.b->deregister_memory(memory);
 }
 
+/// As by a program that aborts: the receive has not ended.
+TEST_F(FakeNic, deregister_memory__closes_its_windows_first) {
+  for (const char* const service : {"uc", "rc"}) {
+    Conversation talk([&] { return pair_of(service); });
+    EXPECT_EQ(8U, pass_chunks(talk, 1, 8));
+    Wire& b = *talk.pair.b;
+    std::vector<std::byte> memory(100'000, std::byte{7});
+    ASSERT_TRUE(b.register_memory(memory).ok());
+    const std::uint64_t open_window = b.open_window(memory);
+    TestPacket late(50, talk.b_named_by_a, Conversation::kHeaderBytes, 5000);
+    ASSERT_TRUE(talk.wait([&] { return b.has_opened(open_window, &late.transmission.remote); }));
+    const std::uint64_t opening = b.open_window(std::span(memory).subspan(1000));
+    const std::uint64_t closing = b.open_window(std::span(memory).subspan(2000));
+    transport::RemoteMemory remote;
+    ASSERT_TRUE(talk.wait([&] { return b.has_opened(closing, &remote); }));
+    b.close_window(closing);
+    b.deregister_memory(memory);  // The fake aborts if one is still open.
+    talk.send(*talk.pair.a, late);
+    EXPECT_TRUE(talk.wait([&] { return Conversation::has_left(*talk.pair.a, talk.at_a, late); }));
+    talk.wait([&, rounds = 0]() mutable { return ++rounds > 200; });
+    EXPECT_TRUE(std::all_of(memory.begin(), memory.end(),
+                            [](std::byte byte) { return byte == std::byte{7}; }));
+    for (const std::uint64_t window : {open_window, opening, closing}) {
+      b.close_window(window);
+      EXPECT_TRUE(talk.wait([&] { return b.has_closed(window); }));
+    }
+  }
+}
+
 TEST_F(FakeNic, open__without_inline_data) {
   control().inline_bytes_max = 0;
   for (const char* const service : {"uc", "rc", "ud"}) {
