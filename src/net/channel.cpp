@@ -52,6 +52,17 @@ ConnectionChannel::ConnectionChannel(SubConnection* sub, std::shared_ptr<SplitCo
 }
 
 ConnectionChannel::~ConnectionChannel() {
+  const std::vector<Engine*> own(engines().begin(), engines().end());
+  detach();
+  // What nobody has deregistered: the NIC would keep it for whatever lies there next.
+  for (const std::span<std::byte> memory : registered_) {
+    for (Engine* const engine : own) {
+      engine->deregister_memory(memory);
+    }
+  }
+}
+
+void ConnectionChannel::detach() {
   if (split_ == nullptr) {
     sub_->engine->detach(sub_);
     return;
@@ -73,15 +84,33 @@ std::span<Engine* const> ConnectionChannel::engines() const {
   return split_ == nullptr ? std::span<Engine* const>(&sub_->engine, 1) : split_->engines;
 }
 
+template <class Memory>
+Status ConnectionChannel::register_with(const Memory& memory, std::span<std::byte> span) {
+  TUTTI_RETURN_IF_ERROR(wire::register_with_all(engines(), memory));
+  const std::lock_guard lock(registered_mutex_);
+  registered_.push_back(span);
+  return {};
+}
+
 Status ConnectionChannel::register_memory(std::span<std::byte> memory) {
-  return wire::register_with_all(engines(), memory);
+  return register_with(memory, memory);
 }
 
 Status ConnectionChannel::register_device_memory(const wire::DeviceMemory& memory) {
-  return wire::register_with_all(engines(), memory);
+  return register_with(memory, memory.span);
 }
 
 void ConnectionChannel::deregister_memory(std::span<std::byte> memory) {
+  {
+    const std::lock_guard lock(registered_mutex_);
+    const auto found = std::find_if(registered_.begin(), registered_.end(), [&](const auto& it) {
+      return it.data() == memory.data() && it.size() == memory.size();
+    });
+    if (found == registered_.end()) {
+      return;
+    }
+    registered_.erase(found);
+  }
   for (Engine* const engine : engines()) {
     engine->deregister_memory(memory);
   }

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,9 @@ class ConnectionChannel : public Channel {
   static constexpr std::size_t kRequests = 256;
 
   std::span<Engine* const> engines() const;
+  void detach();
+  template <class Memory>
+  Status register_with(const Memory& memory, std::span<std::byte> span);
   Request* take();
   bool has_ended() const;
   Status ended() const;
@@ -52,6 +57,8 @@ class ConnectionChannel : public Channel {
   std::uint64_t next_slot_ = transport::ConnectionOptions().first_number;
   std::vector<Request> requests_;
   Request* free_ = nullptr;
+  std::mutex registered_mutex_;
+  std::vector<std::span<std::byte>> registered_;
 };
 
 }  // namespace tutti::net

@@ -210,6 +210,7 @@ void Engine::detach(SubConnection* sub, bool aborts) {
   work();
   while (is_held(*sub)) {
     wire_->receive(*this, kPacketsPerTurn);
+    wire_->handle_timeout(monotonic_ns());
     take_events();
   }
   has_more_ = true;

@@ -23,7 +23,7 @@ TUTTI_VERBS_FUNCTIONS(TUTTI_CHECK)
 TUTTI_VERBS_OPTIONAL_FUNCTIONS(TUTTI_CHECK)
 #undef TUTTI_CHECK
 
-#define TUTTI_MEMBER(Ours, ours, Theirs, theirs)                        \
+#define TUTTI_MEMBER(Ours, ours, Theirs, theirs)                          \
   static_assert(offsetof(verbs::Ours, ours) == offsetof(Theirs, theirs)); \
   static_assert(sizeof(verbs::Ours::ours) == sizeof(Theirs::theirs))
 
@@ -156,16 +156,13 @@ static_assert(verbs::kLocalWrite == IBV_ACCESS_LOCAL_WRITE &&
               verbs::kRemoteWrite == IBV_ACCESS_REMOTE_WRITE &&
               verbs::kRemoteRead == IBV_ACCESS_REMOTE_READ &&
               verbs::kMayBind == IBV_ACCESS_MW_BIND && verbs::kWindowOfDomain == IBV_MW_TYPE_1);
-static_assert(verbs::kMaskState == IBV_QP_STATE && verbs::kMaskAccessFlags == IBV_QP_ACCESS_FLAGS &&
-              verbs::kMaskPkeyIndex == IBV_QP_PKEY_INDEX && verbs::kMaskPort == IBV_QP_PORT &&
-              verbs::kMaskQkey == IBV_QP_QKEY && verbs::kMaskAddress == IBV_QP_AV &&
-              verbs::kMaskPathMtu == IBV_QP_PATH_MTU && verbs::kMaskTimeout == IBV_QP_TIMEOUT &&
-              verbs::kMaskRetries == IBV_QP_RETRY_CNT &&
-              verbs::kMaskNotReadyRetries == IBV_QP_RNR_RETRY &&
-              verbs::kMaskReceivePsn == IBV_QP_RQ_PSN &&
-              verbs::kMaskReadsOut == IBV_QP_MAX_QP_RD_ATOMIC &&
-              verbs::kMaskNotReadyTimer == IBV_QP_MIN_RNR_TIMER &&
-              verbs::kMaskSendPsn == IBV_QP_SQ_PSN &&
-              verbs::kMaskReadsIn == IBV_QP_MAX_DEST_RD_ATOMIC &&
-              verbs::kMaskRemoteQp == IBV_QP_DEST_QPN);
+static_assert(
+    verbs::kMaskState == IBV_QP_STATE && verbs::kMaskAccessFlags == IBV_QP_ACCESS_FLAGS &&
+    verbs::kMaskPkeyIndex == IBV_QP_PKEY_INDEX && verbs::kMaskPort == IBV_QP_PORT &&
+    verbs::kMaskQkey == IBV_QP_QKEY && verbs::kMaskAddress == IBV_QP_AV &&
+    verbs::kMaskPathMtu == IBV_QP_PATH_MTU && verbs::kMaskTimeout == IBV_QP_TIMEOUT &&
+    verbs::kMaskRetries == IBV_QP_RETRY_CNT && verbs::kMaskNotReadyRetries == IBV_QP_RNR_RETRY &&
+    verbs::kMaskReceivePsn == IBV_QP_RQ_PSN && verbs::kMaskReadsOut == IBV_QP_MAX_QP_RD_ATOMIC &&
+    verbs::kMaskNotReadyTimer == IBV_QP_MIN_RNR_TIMER && verbs::kMaskSendPsn == IBV_QP_SQ_PSN &&
+    verbs::kMaskReadsIn == IBV_QP_MAX_DEST_RD_ATOMIC && verbs::kMaskRemoteQp == IBV_QP_DEST_QPN);
 static_assert(verbs::kGrhBytes == sizeof(ibv_grh));

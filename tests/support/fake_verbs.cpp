@@ -166,6 +166,12 @@ std::vector<std::byte> gather(const std::vector<verbs::Segment>& segments) {
   return content;
 }
 
+void add(verbs::Cq* cq, const verbs::Completion& it) {
+  auto& done = static_cast<FakeCq*>(cq)->done;
+  require(static_cast<int>(done.size()) < cq->entries, "a completion queue overflows");
+  done.push_back(it);
+}
+
 void complete(FakeQp& qp, const Send& send, int status) {
   require(send.segments.empty() || send.opcode == verbs::kRead || status == verbs::kFlushed ||
               gather(send.segments) == send.content,
@@ -177,7 +183,7 @@ void complete(FakeQp& qp, const Send& send, int status) {
   it.id = send.id;
   it.status = status;
   it.qp_number = qp.number;
-  static_cast<FakeCq*>(qp.send_cq)->done.push_back(it);
+  add(qp.send_cq, it);
 }
 
 void flush(FakeQp& qp) {
@@ -240,7 +246,7 @@ Fate refuse_write(const FakeQp& from, FakeQp& to) {
       srq.buffers.pop_front();
       it.status = kAccess;
       it.qp_number = to.number;
-      static_cast<FakeCq*>(to.receive_cq)->done.push_back(it);
+      add(to.receive_cq, it);
     }
   }
   to.state = verbs::kStateError;
@@ -298,7 +304,7 @@ Fate carry(FakeQp& from, const Send& send) {
   it.flags = verbs::kWithImmediate | (before > 0 ? 1U : 0U);
   it.qp_number = to->number;
   it.source_qp = from.number;
-  static_cast<FakeCq*>(to->receive_cq)->done.push_back(it);
+  add(to->receive_cq, it);
   return Fate::kArrived;
 }
 
@@ -733,6 +739,9 @@ int ibv_destroy_qp(verbs::Qp* base) {
   --static_cast<FakeCq*>(qp->send_cq)->users;
   --static_cast<FakeCq*>(qp->receive_cq)->users;
   --static_cast<FakeSrq*>(qp->srq)->users;
+  // As mlx5: receives of it that nobody has taken are forgotten, and their buffers with them.
+  auto& received = static_cast<FakeCq*>(qp->receive_cq)->done;
+  std::erase_if(received, [&](const auto& it) { return it.qp_number == qp->number; });
   qps.erase(qp->number);
   control.qps = qps.size();
   delete qp;

@@ -10,8 +10,8 @@
 namespace tutti::wire::verbs {
 
 Bounces::~Bounces() {
-  for (const Batch& batch : under_way_) {
-    while (batch.copies != 0 && copies_.state(batch.copies) == DeviceCopies::State::kUnderWay) {
+  for (Batch& batch : under_way_) {
+    for (look(batch); batch.state == DeviceCopies::State::kUnderWay; look(batch)) {
       sched_yield();
     }
   }
@@ -58,10 +58,9 @@ void Bounces::start() {
 
 bool Bounces::take(Packet* packet, bool* is_copied) {
   for (auto it = under_way_.begin(); ended_.empty() && it != under_way_.end(); ++it) {
-    const DeviceCopies::State state =
-        it->copies == 0 ? DeviceCopies::State::kFailed : copies_.state(it->copies);
-    if (state != DeviceCopies::State::kUnderWay) {
-      are_copied_ = state == DeviceCopies::State::kEnded;
+    look(*it);
+    if (it->state != DeviceCopies::State::kUnderWay) {
+      are_copied_ = it->state == DeviceCopies::State::kEnded;
       if (!are_copied_ && it->copies != 0) {
         last_failure_ = "a copy has failed";
       }
@@ -80,11 +79,34 @@ bool Bounces::take(Packet* packet, bool* is_copied) {
   return true;
 }
 
+/// Asked once more is void.
+void Bounces::look(Batch& batch) {
+  if (batch.state == DeviceCopies::State::kUnderWay) {
+    batch.state = batch.copies == 0 ? DeviceCopies::State::kFailed : copies_.state(batch.copies);
+  }
+}
+
+void Bounces::drop(std::span<const std::byte> memory, std::vector<std::uint32_t>* buffers) {
+  std::erase_if(waiting_, [&](const Packet& packet) {
+    if (is_in(memory, packet)) {
+      buffers->push_back(packet.buffer);
+      return true;
+    }
+    return false;
+  });
+}
+
+bool Bounces::is_under_way_into(std::span<const std::byte> memory) {
+  return std::any_of(under_way_.begin(), under_way_.end(), [&](Batch& batch) {
+    look(batch);
+    return batch.state == DeviceCopies::State::kUnderWay &&
+           std::any_of(batch.packets.begin(), batch.packets.end(),
+                       [&](const Packet& packet) { return is_in(memory, packet); });
+  });
+}
+
 bool Bounces::is_copying_into(std::span<const std::byte> memory) const {
-  const auto is_there = [&](const Packet& packet) {
-    return packet.place < memory.data() + memory.size() &&
-           packet.place + packet.arrival.payload.size() > memory.data();
-  };
+  const auto is_there = [&](const Packet& packet) { return is_in(memory, packet); };
   return std::any_of(waiting_.begin(), waiting_.end(), is_there) ||
          std::any_of(under_way_.begin(), under_way_.end(), [&](const Batch& batch) {
            return std::any_of(batch.packets.begin(), batch.packets.end(), is_there);

@@ -38,6 +38,10 @@ class Bounces {
   void start();
   /// One whose copy has ended. False: there is none. `is_copied`: its payload is in its place.
   bool take(Packet* packet, bool* is_copied);
+  /// Forgets what would still be copied there, and gives its receive buffers.
+  void drop(std::span<const std::byte> memory, std::vector<std::uint32_t>* buffers);
+  /// A GPU may still write there.
+  bool is_under_way_into(std::span<const std::byte> memory);
   /// Of what was added and not taken.
   bool is_copying_into(std::span<const std::byte> memory) const;
 
@@ -48,8 +52,14 @@ class Bounces {
  private:
   struct Batch {
     std::uint64_t copies = 0;  ///< 0: failed when they were started.
+    DeviceCopies::State state = DeviceCopies::State::kUnderWay;
     std::vector<Packet> packets;
   };
+  static bool is_in(std::span<const std::byte> memory, const Packet& packet) {
+    return packet.place < memory.data() + memory.size() &&
+           packet.place + packet.arrival.payload.size() > memory.data();
+  }
+  void look(Batch& batch);
 
   DeviceCopies& copies_;
   std::vector<Packet> waiting_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/random.hpp"
 #include "wire/verbs/verbs_wire.hpp"
 
 namespace tutti::wire::verbs {
@@ -29,7 +30,9 @@ constexpr std::uint32_t kFlowLabelBits = 20;
 /// Of RC: 4.096 us * 2^14 = 67 ms, and so often again; then the path is given up.
 constexpr std::uint8_t kRcTimeout = 14;
 constexpr std::uint8_t kRcRetries = 3;
+/// 7: without end. look_after_queues() has the end.
 constexpr std::uint8_t kForever = 7;
+constexpr TimeNs kWayNs = 1'000'000'000;     ///< A datagram has left its send queue by then.
 constexpr std::uint8_t kNotReadyTimer = 12;  ///< 0.64 ms
 
 }  // namespace
@@ -91,6 +94,11 @@ AddressAttributes VerbsWire::way_to(const Peer& peer, std::uint32_t path) const 
   return way;
 }
 
+/// Numbers of queue pairs come again: what is late of an earlier one does not fit.
+std::uint32_t VerbsWire::psn_of(std::uint64_t from, std::uint64_t to, std::uint32_t generation) {
+  return static_cast<std::uint32_t>(mix64(mix64(from) + to + generation)) & 0xff'ffffU;
+}
+
 /// A queue pair of UC or RC that was just made. False: the NIC refuses.
 bool VerbsWire::prepare(Qp* qp) const {
   QpAttributes attributes{};
@@ -112,6 +120,8 @@ bool VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
   attributes.address = way_to(peer, path);
   attributes.path_mtu = std::min(peer.end.mtu, mtu_code(port_.mtu_bytes));
   attributes.remote_qp = theirs.qp_number;
+  attributes.receive_psn = psn_of(peer.end.number, number_, theirs.generation);
+  attributes.send_psn = psn_of(number_, peer.end.number, theirs.generation);
   attributes.not_ready_timer = kNotReadyTimer;
   int mask = kMaskState | kMaskAddress | kMaskPathMtu | kMaskRemoteQp | kMaskReceivePsn;
   mask |= is_rc ? kMaskReadsIn | kMaskNotReadyTimer : 0;
@@ -181,10 +191,11 @@ void VerbsWire::remove_peer(std::uint64_t name) {
   for (Path& path : peer->paths) {
     retire(std::exchange(path.queue, nullptr));
   }
-  // The NIC has copied an address when a send was posted.
+  // Some NICs look an address up when they send.
   for (AddressHandle* const way : peer->ways) {
-    verbs_.destroy_ah(way);
+    old_ways_.emplace_back(options_.clock() + kWayNs, way);
   }
+  look_due_ns_ = std::min(look_due_ns_, options_.clock() + kWayNs);
   peers_.erase(name);
 }
 
@@ -219,17 +230,63 @@ void VerbsWire::renew(std::uint64_t name, Peer& peer, std::size_t path, std::uin
   }
 }
 
-/// What is in its send queue completes with an error, soon; then it goes.
+/// What is in its send queue completes with an error, soon, and the receive that it had begun; then
+/// it goes.
 void VerbsWire::retire(Queue* queue) {
   if (queue == nullptr) {
     return;
   }
   queue->is_retired = true;
+  queue->retired_ns = options_.clock();
+  ++retired_;
   QpAttributes attributes{};
   attributes.state = kStateError;
-  if (queue->outstanding == 0 || verbs_.modify_qp(queue->qp, &attributes, kMaskState) != 0) {
+  if (verbs_.modify_qp(queue->qp, &attributes, kMaskState) != 0) {
     destroy(queue);
+    return;
   }
+  look_due_ns_ = std::min(look_due_ns_, queue->retired_ns + kRetireNs);
+}
+
+void VerbsWire::look_after_queues(TimeNs now) {
+  bool has_more = false;
+  for (std::size_t i = queues_.size(); i-- > 0;) {
+    Queue* const queue = queues_[i].get();
+    if (queue->is_retired) {
+      const TimeNs age_ns = now - std::min(now, queue->retired_ns);
+      if (age_ns >= kStuckNsMax || (age_ns >= kRetireNs && queue->outstanding == 0)) {
+        destroy(queue);
+      } else {
+        has_more = true;
+      }
+    } else if (queue->outstanding > 0) {
+      has_more = true;
+      // Twice: this process may have been stopped, and have completions to take in.
+      const bool is_late = now - std::min(now, queue->progress_ns) >= kStuckNsMax;
+      if (is_late && queue->is_suspect) {
+        fail(queue, kResponseTimeout);
+      } else {
+        queue->is_suspect = is_late;
+      }
+    }
+  }
+  while (!old_ways_.empty() && old_ways_.front().first <= now) {
+    verbs_.destroy_ah(old_ways_.front().second);
+    old_ways_.erase(old_ways_.begin());
+  }
+  look_due_ns_ = retired_ > 0                     ? now + kRetireNs
+                 : has_more || !old_ways_.empty() ? now + kLookNs
+                                                  : transport::kNever;
+}
+
+/// The NIC forgets what of a queue pair's it has received and nobody has taken.
+void VerbsWire::drain_receives() {
+  std::array<Completion, kCompletionsPerPoll> taken;
+  int count = 0;
+  do {
+    count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, taken.data());
+    drained_.insert(drained_.end(), taken.begin(), taken.begin() + std::max(count, 0));
+  } while (count == kCompletionsPerPoll);
 }
 
 void VerbsWire::destroy(Queue* queue) {
@@ -239,6 +296,8 @@ void VerbsWire::destroy(Queue* queue) {
       take_back(slot);
     }
   }
+  retired_ -= queue->is_retired ? 1 : 0;
+  drain_receives();
   queue_of_.erase(queue->qp->number);
   verbs_.destroy_qp(queue->qp);
   const auto found = std::find_if(queues_.begin(), queues_.end(),
@@ -273,6 +332,10 @@ bool VerbsWire::is_complete(const Peer& peer) {
 }
 
 void VerbsWire::handle_timeout(TimeNs now) {
+  now_ = now;
+  if (now >= look_due_ns_) {
+    look_after_queues(now);
+  }
   if (now < announce_due_ns_) {
     return;
   }
@@ -288,8 +351,7 @@ void VerbsWire::handle_timeout(TimeNs now) {
 void VerbsWire::announce(Peer& peer, TimeNs now) {
   peer.is_settled = is_complete(peer);
   peer.was_settled = peer.was_settled || peer.is_settled;
-  const std::size_t most =
-      (static_cast<std::size_t>(port_.mtu_bytes) - kAnnouncementHeadBytes) / kAnnouncedPathBytes;
+  const std::size_t most = (datagram_bytes_of(peer) - kAnnouncementHeadBytes) / kAnnouncedPathBytes;
   Announcement message;
   message.from = number_;
   message.to = peer.end.number;
@@ -361,8 +423,9 @@ bool VerbsWire::update(std::uint64_t name, Peer& peer, std::size_t path,
   if (it.queue != nullptr && !it.is_connected && theirs.generation == it.generation &&
       theirs.qp_number != 0) {
     it.is_connected = connect(it.queue->qp, peer, static_cast<std::uint32_t>(path), theirs);
-    is_new = true;
+    is_new = it.is_connected;
     if (!it.is_connected) {
+      retire(std::exchange(it.queue, nullptr));  // The others have to do.
       last_failure_ = std::string("a queue pair cannot be connected: ") + std::strerror(errno);
       ++failed_queues_;
     }

@@ -62,7 +62,7 @@ bool VerbsWire::send(const Transmission& sent) {
   }
   const std::size_t bytes = header.size() + payload.size();
   const bool was_connected = peer->was_settled;
-  const bool fits = bytes <= static_cast<std::size_t>(port_.mtu_bytes);
+  const bool fits = bytes <= datagram_bytes_of(*peer);
   const bool is_datagram = service_ == Service::kUd || (fits && !was_connected) ||
                            (sent.is_control && payload.empty() && !transport::is_path_probe(sent));
   if (is_datagram) {
@@ -145,13 +145,15 @@ bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> 
                      std::span<const std::byte> payload, Kind kind, AddressHandle* way,
                      std::uint64_t cookie, bool may_be_inline) {
   const std::uint32_t depth = way == nullptr ? options_.send_depth : kDatagramDepth;
-  if (queue.outstanding >= depth || free_slots_.empty() ||
+  // Data leaves room for what goes by datagrams.
+  const std::size_t kept = way == nullptr ? kDatagramDepth : 0;
+  if (queue.outstanding >= depth || free_slots_.size() <= kept ||
       (datagrams_failed_ && &queue == &datagrams_)) {
     return false;
   }
   const std::uint32_t index = free_slots_.back();
   Slot slot{&queue, cookie, kind == kPacket && payload.data() != nullptr, -1,
-            slots_[index].uses + 1};
+            (slots_[index].uses + 1) & kUsesMask};
   std::array<Segment, 2> segments{};
   int count = 0;
   const bool is_inline = may_be_inline && header.size() + payload.size() <= inline_bytes_;
@@ -190,9 +192,17 @@ bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> 
   }
   free_slots_.pop_back();
   slots_[index] = slot;
-  ++queue.outstanding;
+  note_posted(queue);
   counters_.datagrams_sent += kind == kPacket ? 1 : 0;
   return true;
+}
+
+void VerbsWire::note_posted(Queue& queue) {
+  if (queue.outstanding++ == 0) {
+    queue.progress_ns = options_.clock();
+    queue.is_suspect = false;
+    look_due_ns_ = std::min(look_due_ns_, queue.progress_ns + kLookNs);
+  }
 }
 
 /// Where the NIC reads the payload. False: there is no room to copy it to.
@@ -218,11 +228,11 @@ bool VerbsWire::fill_segment(std::span<const std::byte> payload, Segment* segmen
 /// their order and loses neither, so the header says that the write has come. Of UC either may be
 /// lost: the write has a completion of its own, and the header goes ahead.
 bool VerbsWire::post_write(Queue& queue, const Transmission& sent) {
-  if (queue.outstanding >= options_.send_depth || free_slots_.empty()) {
+  if (queue.outstanding >= options_.send_depth || free_slots_.size() <= kDatagramDepth) {
     return false;
   }
   const std::uint32_t index = free_slots_.back();
-  Slot slot{&queue, sent.cookie, true, -1, slots_[index].uses + 1};
+  Slot slot{&queue, sent.cookie, true, -1, (slots_[index].uses + 1) & kUsesMask};
   const bool is_inline = sent.header_bytes <= inline_bytes_;
   const std::byte* header = sent.header.data();
   if (!is_inline) {
@@ -265,7 +275,7 @@ bool VerbsWire::post_write(Queue& queue, const Transmission& sent) {
   }
   free_slots_.pop_back();
   slots_[index] = slot;
-  ++queue.outstanding;
+  note_posted(queue);
   ++counters_.datagrams_sent;
   if (!is_posted) {
     fail(&queue, kFlushed);  // Half of it is: the rest is flushed, and the chunk sent again.
@@ -300,10 +310,13 @@ void VerbsWire::poll_sends() {
         continue;
       }
       if ((it.id & kFlush) != 0) {
-        ++flushed_;
-        if (it.status != kSuccess && flush_failure_.empty()) {
+        if (it.status != kSuccess && !flush_failed_) {
+          flush_failed_ = true;
           flush_failure_ = verbs_.status_text(it.status);
+          flushes_sound_ = flushed_;
+          flushes_lost_ = flushes_;
         }
+        ++flushed_;
         continue;
       }
       const auto index = static_cast<std::uint32_t>(it.id);
@@ -312,14 +325,14 @@ void VerbsWire::poll_sends() {
         continue;  // Of a queue pair that was destroyed.
       }
       take_back(index);
+      queue->progress_ns = now_;
+      queue->is_suspect = false;
       if (it.status != kSuccess && queue == &datagrams_) {
         // The first one says why, the others are flushed.
         last_failure_ = datagrams_failed_ ? last_failure_ : verbs_.status_text(it.status);
         datagrams_failed_ = true;
       } else if (it.status != kSuccess && !queue->is_retired) {
-        fail(queue, it.status);  // And destroys it, if nothing else of it is left.
-      } else if (queue->is_retired && queue->outstanding == 0) {
-        destroy(queue);
+        fail(queue, it.status);
       }
     }
   } while (count == kCompletionsPerPoll);
@@ -342,7 +355,7 @@ void VerbsWire::complete_sends(Arrivals& arrivals) {
 }
 
 std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
-  if (announce_due_ns_ != transport::kNever) {
+  if (announce_due_ns_ != transport::kNever || retired_ > 0) {
     handle_timeout(options_.clock());
   }
   complete_sends(arrivals);
@@ -353,8 +366,15 @@ std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
       continue;
     }
     if (next_completion_ == received_count_) {
-      const int count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, received_.data());
-      received_count_ = static_cast<std::size_t>(std::max(count, 0));
+      if (!drained_.empty()) {
+        received_count_ = std::min(drained_.size(), received_.size());
+        std::copy_n(drained_.begin(), received_count_, received_.begin());
+        drained_.erase(drained_.begin(),
+                       drained_.begin() + static_cast<std::ptrdiff_t>(received_count_));
+      } else {
+        const int count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, received_.data());
+        received_count_ = static_cast<std::size_t>(std::max(count, 0));
+      }
       next_completion_ = 0;
       if (received_count_ == 0) {
         break;

@@ -19,6 +19,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "addresses are copied");
 
 constexpr std::uint32_t kChunkBytes = 32 << 10;
+/// Over UC a chunk is lost with any of its packets.
+constexpr std::uint32_t kPacketsOfChunk = 8;
 constexpr std::uint32_t kPathsMax = 256;
 constexpr std::uint32_t kSendSlots = 2048;
 constexpr std::size_t kAlignment = 64;
@@ -86,6 +88,9 @@ VerbsWire::~VerbsWire() {
       verbs_.destroy_qp(qp);
     }
   }
+  for (const auto& [due_ns, way] : old_ways_) {
+    verbs_.destroy_ah(way);
+  }
   windows_.reset();
   if (bounces_ != nullptr) {
     bounces_.reset();
@@ -148,9 +153,10 @@ Status VerbsWire::choose_service() {
     return failed("no protection domain of " + options_.device);
   }
   const int receives = static_cast<int>(options_.receive_buffers);
-  send_cq_ =
-      verbs_.create_cq(context_, static_cast<int>(kSendSlots + Windows::kRequestsMax + kFlushesMax),
-                       nullptr, nullptr, 0);
+  // A written chunk that fails has two completions.
+  send_cq_ = verbs_.create_cq(
+      context_, static_cast<int>(2 * kSendSlots + Windows::kRequestsMax + kFlushesMax), nullptr,
+      nullptr, 0);
   receive_cq_ = verbs_.create_cq(context_, receives, nullptr, nullptr, 0);
   if (send_cq_ == nullptr || receive_cq_ == nullptr) {
     return failed("no completion queues of " + options_.device);
@@ -199,7 +205,10 @@ Status VerbsWire::open_memory() {
   const auto datagram_bytes = static_cast<std::uint32_t>(port_.mtu_bytes);
   const std::uint32_t chunk_bytes_max =
       datagram_bytes - static_cast<std::uint32_t>(transport::kHeaderBytesMax);
-  chunk_bytes_ = options_.chunk_bytes == 0 ? kChunkBytes : options_.chunk_bytes;
+  chunk_bytes_ = options_.chunk_bytes != 0 ? options_.chunk_bytes
+                 : service_ == Service::kUc
+                     ? std::min(kChunkBytes, kPacketsOfChunk * datagram_bytes)
+                     : kChunkBytes;
   if (service_ == Service::kUd) {
     chunk_bytes_ = std::min(chunk_bytes_, chunk_bytes_max);
   }
@@ -290,7 +299,7 @@ Status VerbsWire::register_device_memory(const DeviceMemory& memory) {
     return no_device_memory();
   }
   TUTTI_RETURN_IF_ERROR(memory_->add(memory));
-  if (windows_ != nullptr && flush_qp_ == nullptr && flush_failure_.empty()) {
+  if (windows_ != nullptr && flush_qp_ == nullptr && flushes_ == 0) {
     open_flushes();
   }
   return {};
@@ -316,9 +325,17 @@ Result<std::uint64_t> VerbsWire::start_flush(std::span<const std::byte> memory) 
   if (region == nullptr || region->device < 0 || memory.empty() || windows_ == nullptr) {
     return std::uint64_t{0};
   }
-  if (!flush_failure_.empty()) {
-    return Status(ErrorCode::kUnavailable,
-                  "RDMA: the GPU's memory cannot be flushed: " + flush_failure_);
+  if (flush_failed_ && flushes_ == flushed_) {
+    // One of memory that was given back meanwhile has ended the queue pair.
+    verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
+    flush_failed_ = false;
+    open_flushes();
+  }
+  if (flush_qp_ == nullptr || flush_failed_) {
+    return flush_qp_ == nullptr
+               ? Status(ErrorCode::kUnavailable,
+                        "RDMA: the GPU's memory cannot be flushed: " + flush_failure_)
+               : Status(ErrorCode::kTimeout, "RDMA: flushes begin anew");
   }
   if (flushes_ - flushed_ >= kFlushesMax) {
     return Status(ErrorCode::kTimeout, "RDMA: too many flushes");
@@ -339,7 +356,7 @@ Result<std::uint64_t> VerbsWire::start_flush(std::span<const std::byte> memory) 
 }
 
 Result<bool> VerbsWire::has_flushed(std::uint64_t flush) {
-  if (!flush_failure_.empty()) {
+  if (flush > flushes_sound_ && flush <= flushes_lost_) {
     return Status(ErrorCode::kUnavailable,
                   "RDMA: the GPU's memory cannot be flushed: " + flush_failure_);
   }
@@ -349,11 +366,24 @@ Result<bool> VerbsWire::has_flushed(std::uint64_t flush) {
 /// A program that aborts gives memory back before its receives have ended. A NIC does not let go of
 /// memory that a window is open on.
 void VerbsWire::deregister_memory(std::span<std::byte> memory) {
-  const Mr* const last = windows_ == nullptr ? nullptr : memory_->last_use(memory);
-  if (last != nullptr) {
-    const transport::TimeNs end_ns = options_.clock() + kRevokeNsMax;
-    while (!windows_->revoke(last) && options_.clock() < end_ns) {
+  const transport::TimeNs end_ns = options_.clock() + kRevokeNsMax;
+  // The thread may have lost its processor: time alone does not end a wait.
+  int rounds = 0;
+  const auto goes_on = [&] { return ++rounds < kRevokeRoundsMin || options_.clock() < end_ns; };
+  const Mr* const last = memory_->last_use(memory);
+  if (last != nullptr && bounces_ != nullptr) {
+    bounces_->drop(memory, &empty_buffers_);
+    while (bounces_->is_under_way_into(memory) && goes_on()) {
+    }
+  }
+  if (last != nullptr && windows_ != nullptr) {
+    bool are_closed = false;
+    while (!(are_closed = windows_->revoke(last)) && goes_on()) {
       poll_sends();
+    }
+    if (!are_closed) {
+      verbs_.destroy_qp(std::exchange(window_qp_, nullptr));
+      windows_->abandon();
     }
   }
   memory_->remove(memory);

@@ -51,7 +51,7 @@ struct VerbsOptions {
   GidWish gid;
   std::string service = "auto";   ///< uc, rc, ud; auto: UC if the NIC has it, else RC.
   std::uint32_t paths = 32;       ///< Queue pairs to each peer; UD: flow labels.
-  std::uint32_t chunk_bytes = 0;  ///< 0: 32 KiB; UD: what the MTU leaves.
+  std::uint32_t chunk_bytes = 0;  ///< 0: 32 KiB; UC: at most 8 packets; UD: what the MTU leaves.
   std::uint32_t ps_per_byte = 20;
   transport::TimeNs base_rtt_ns = 20'000;
   std::uint32_t send_depth = 64;        ///< Packets in a queue pair's send queue.
@@ -71,6 +71,7 @@ class VerbsWire : public Wire {
   static constexpr transport::TimeNs kFullNsMax = 20'000'000;
   /// How long memory that is deregistered waits for the NIC to open or close its windows.
   static constexpr transport::TimeNs kRevokeNsMax = 100'000'000;
+  static constexpr int kRevokeRoundsMin = 1000;
   /// As kFullNsMax, while the queue pairs to a peer are being connected.
   static constexpr transport::TimeNs kConnectNsMax = 200'000'000;
   /// A UC queue pair that has not answered a ping for so long is replaced at the next one.
@@ -109,7 +110,9 @@ class VerbsWire : public Wire {
   void handle_timeout(transport::TimeNs now) override;
   Reach reach(std::uint64_t peer) const override;
   Ends ends(std::uint64_t peer) const override;
-  transport::TimeNs next_deadline() const override { return announce_due_ns_; }
+  transport::TimeNs next_deadline() const override {
+    return std::min(announce_due_ns_, look_due_ns_);
+  }
   int file_descriptor() const override { return -1; }
   const WireCounters& counters() const override { return counters_; }
   std::string description() const override;
@@ -136,12 +139,23 @@ class VerbsWire : public Wire {
       64;  ///< Where they read to; what is there, nobody asks.
   /// Set in the numbers of their completions.
   static constexpr std::uint64_t kFlush = 1ULL << 62;
+  /// Of Slot::uses, which stand below that.
+  static constexpr std::uint32_t kUsesMask = (1U << 30) - 1;
+  /// A queue pair that takes no more is kept for so long: the NIC gives back what it had begun.
+  static constexpr transport::TimeNs kRetireNs = 10'000'000;
+  /// The NIC completes a send within this time, else its queue pair has failed (a peer that lives
+  /// and takes nothing in) or, once retired, is destroyed.
+  static constexpr transport::TimeNs kStuckNsMax = 2'000'000'000;
+  static constexpr transport::TimeNs kLookNs = 100'000'000;  ///< Between looks for such.
 
   /// A queue pair and what is in its send queue. Stays until the NIC has completed all of it.
   struct Queue {
     Qp* qp = nullptr;
     std::uint32_t outstanding = 0;
+    transport::TimeNs progress_ns = 0;  ///< Of the last completion, or of a send into an empty one.
+    bool is_suspect = false;            ///< Nothing has completed for long.
     bool is_retired = false;
+    transport::TimeNs retired_ns = 0;
     std::uint64_t peer = 0;
     std::size_t path = 0;
     std::uint32_t writes = 0;  ///< UC: posted, whose number tells them apart.
@@ -226,6 +240,13 @@ class VerbsWire : public Wire {
   void retire(Queue* queue);
   void destroy(Queue* queue);
   void fail(Queue* queue, int status);
+  void look_after_queues(transport::TimeNs now);
+  void drain_receives();
+  static std::uint32_t psn_of(std::uint64_t from, std::uint64_t to, std::uint32_t generation);
+  std::size_t datagram_bytes_of(const Peer& peer) const {
+    return std::min<std::size_t>(static_cast<std::size_t>(port_.mtu_bytes),
+                                 std::size_t{128} << peer.end.mtu);
+  }
   void announce(Peer& peer, transport::TimeNs now);
   void hear(std::span<const std::byte> message);
   bool update(std::uint64_t name, Peer& peer, std::size_t path, const AnnouncedPath& theirs);
@@ -249,6 +270,7 @@ class VerbsWire : public Wire {
   void poll_sends();
   void complete_sends(Arrivals& arrivals);
   void take_back(std::uint32_t slot);
+  void note_posted(Queue& queue);
   bool post_write(Queue& queue, const transport::Transmission& sent);
   bool fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot);
   bool deliver(Arrivals& arrivals, const Completion& completion);
@@ -293,21 +315,30 @@ class VerbsWire : public Wire {
   std::unique_ptr<Bounces> bounces_;  ///< Null: there are no GPUs.
   /// RC, connected to itself. Null: no GPU's memory is registered, or nobody writes there.
   Qp* flush_qp_ = nullptr;
-  std::uint64_t flushes_ = 0;                           ///< Posted.
-  std::uint64_t flushed_ = 0;                           ///< Completed, in order.
-  std::string flush_failure_;                           ///< Empty: none has failed.
+  std::uint64_t flushes_ = 0;        ///< Posted.
+  std::uint64_t flushed_ = 0;        ///< Completed, in order.
+  bool flush_failed_ = false;        ///< Since the queue pair was made.
+  std::uint64_t flushes_sound_ = 0;  ///< Of the last failure: those after it
+  std::uint64_t flushes_lost_ = 0;   ///< and up to this have not been carried out.
+  std::string flush_failure_;
   std::unordered_map<std::uint32_t, Queue*> queue_of_;  ///< By the queue pair's number.
   std::vector<std::unique_ptr<Queue>> queues_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Peer>> peers_;
   std::uint64_t next_peer_ = 1;
   std::uint32_t next_generation_ = 1;
   transport::TimeNs announce_due_ns_ = transport::kNever;
+  transport::TimeNs now_ = 0;  ///< As of the last handle_timeout().
+  transport::TimeNs look_due_ns_ = transport::kNever;
+  std::size_t retired_ = 0;  ///< Of queues_.
+  /// Of peers that are gone: datagrams to them may still be in the send queue.
+  std::vector<std::pair<transport::TimeNs, AddressHandle*>> old_ways_;
   std::vector<std::byte> message_;
 
   static constexpr int kCompletionsPerPoll = 32;
   std::array<Completion, kCompletionsPerPoll> received_;  ///< Taken from the NIC.
   std::size_t received_count_ = 0;
   std::size_t next_completion_ = 0;          ///< Of these.
+  std::vector<Completion> drained_;          ///< Taken before a queue pair was destroyed.
   std::vector<std::uint64_t> sent_cookies_;  ///< To be told.
   std::vector<std::uint64_t> told_;
   transport::TimeNs datagrams_full_since_ns_ = transport::kNever;

@@ -140,6 +140,9 @@ bool Windows::has_closed(std::uint64_t name) {
 
 void Windows::complete(std::uint64_t id, int status) {
   const auto index = static_cast<std::uint32_t>(id & UINT32_MAX);
+  if (requests_ == 0) {
+    return;  // Of a queue pair that is gone.
+  }
   Window& window = windows_[index];
   --requests_;
   has_failed_ = has_failed_ || status != kSuccess;
@@ -169,6 +172,20 @@ bool Windows::revoke(const Mr* mr) {
     }
   }
   return are_closed;
+}
+
+void Windows::abandon() {
+  has_failed_ = true;
+  requests_ = 0;
+  pending_.clear();
+  for (Window& window : windows_) {
+    release(window);
+    if (window.state == State::kOpening || window.state == State::kOpen) {
+      window.state = window.is_unwanted ? State::kClosed : State::kRefused;
+    } else if (window.state == State::kClosing) {
+      window.state = State::kClosed;
+    }
+  }
 }
 
 void Windows::poll() {

@@ -5,7 +5,8 @@
 // 10.6.7), which a NIC opens and closes without the kernel, by requests in the send queue of a
 // queue pair that is connected to itself. Once a window is closed its key opens nothing: what a
 // network has delayed or duplicated, or a peer has sent twice, cannot touch the memory any more.
-// The NIC changes a window's key with each use but has only 256 of them, so windows take turns.
+// The NIC changes a window's key as it opens and as it closes but has only 256 of them, so windows
+// take turns.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace tutti::wire::verbs {
 
 class Windows {
  public:
-  static constexpr std::uint32_t kWindowsMax = 1024;
+  static constexpr std::uint32_t kWindowsMax = 16384;
   static constexpr std::uint32_t kRequestsMax = 256;  ///< In the queue pair's send queue.
   /// Set in the numbers of its completions.
   static constexpr std::uint64_t kCompletion = 1ULL << 63;
@@ -43,6 +44,9 @@ class Windows {
 
   /// Closes all on this memory, at once. False: the NIC is about to open or close one.
   bool revoke(const Mr* mr);
+
+  /// Closes all, and opens no more: the queue pair is gone.
+  void abandon();
 
   /// Of one of its requests.
   void complete(std::uint64_t id, int status);

@@ -194,8 +194,9 @@ TEST_P(Direct, AnySequenceOfCalls) {
     runners::DirectTuning tuning = shape(random, world.ranks());
     tuning.copy_chunk_bytes = 1 + random() % 3000;
     world.tune(tuning);
-    const bool can_copy = world.has_own_queues() && std::find(std::begin(kCopied), std::end(kCopied),
-                                                        test.collective) != std::end(kCopied);
+    const bool can_copy =
+        world.has_own_queues() &&
+        std::find(std::begin(kCopied), std::end(kCopied), test.collective) != std::end(kCopied);
     const bool can_capture = (world.has_own_queues() || GetParam() == 1) &&
                              select::DirectPlan::is_capturable(test.collective, GetParam());
     const Way way = can_copy && random() % 2 == 0      ? Way::kCopied

@@ -527,9 +527,9 @@ class DirectWorld {
   DirectWorld& operator=(const DirectWorld&) = delete;
 
   bool ready() const { return ready_; }
-  /// A GPU has so few queues for the copies and the graphs of one process that those of one rank may
-  /// stand behind those of another that waits for it. In processes of their own eight ranks copy
-  /// (tests/mpi) and launch graphs (tests/c_api).
+  /// A GPU has so few queues for the copies and the graphs of one process that those of one rank
+  /// may stand behind those of another that waits for it. In processes of their own eight ranks
+  /// copy (tests/mpi) and launch graphs (tests/c_api).
   bool has_own_queues() const { return test_device() == "host"; }
   static constexpr const char* kSharedQueues =
       "on a GPU, copies and graphs of several ranks of one process stand in each other's way";
