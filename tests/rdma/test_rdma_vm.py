@@ -37,6 +37,9 @@ COMMANDS = {
     "no such command": ["no-such-command"],
     "devices": ["rdma", "link", "show"],
     "devinfo": ["ibv_devinfo", "-d", "rxe1"],
+}
+
+ON_LINKS = {
     "datagrams": ["./pingpong", "ibv_ud_pingpong", "-g", "1", "-n", "100"],
     "link-local": ["./pingpong", "ibv_ud_pingpong", "-g", "0", "-n", "100"],
     "loss": ["sh", "-c", "set_netem loss 30%; ping -I net0 -c 200 -i 0.01 -W 1 192.0.2.2"],
@@ -53,16 +56,22 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def outcomes(vm: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def outcomes(vm: None) -> dict[str, Outcome]:
     """What became of COMMANDS, all in one machine."""
+    return dict(zip(COMMANDS, run_in_vm(*COMMANDS.values(), machine=Machine(timeout_s=120))))
+
+
+@pytest.fixture(scope="module")
+def on_links(vm: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """Same, of ON_LINKS."""
     directory = tmp_path_factory.mktemp("vm")
     script = directory / "pingpong"
     script.write_text(SCRIPT)
     script.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
-        ended = run_in_vm(*COMMANDS.values(), machine=Machine(put=[script], timeout_s=240))
-    return dict(zip(COMMANDS, ended))
+        ended = run_in_vm(*ON_LINKS.values(), machine=Machine(put=[script], timeout_s=240))
+    return dict(zip(ON_LINKS, ended))
 
 
 def sent(outcome: Outcome) -> list[int]:
@@ -89,37 +98,41 @@ def test_run_in_vm__devices(outcomes: dict[str, Outcome]) -> None:
     assert re.search(r"active_mtu:\s+4096", outcomes["devinfo"].output)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["datagrams", "link-local", "healed"])
-def test_run_in_vm__packets_are_on_the_link(outcomes: dict[str, Outcome], name: str) -> None:
+def test_run_in_vm__packets_are_on_the_link(on_links: dict[str, Outcome], name: str) -> None:
     """And only the few of the programs' TCP connection are not."""
-    assert outcomes[name].status == 0, outcomes[name].output
-    *on_links, on_lo = sent(outcomes[name])
+    assert on_links[name].status == 0, on_links[name].output
+    *on_links, on_lo = sent(on_links[name])
     assert all(packets >= 100 for packets in on_links)
     assert on_lo < 50
 
 
-def test_set_netem__loss(outcomes: dict[str, Outcome]) -> None:
-    found = re.search(r"(\d+)% packet loss", outcomes["loss"].output)
-    assert found, outcomes["loss"].output
+@pytest.mark.deep
+def test_set_netem__loss(on_links: dict[str, Outcome]) -> None:
+    found = re.search(r"(\d+)% packet loss", on_links["loss"].output)
+    assert found, on_links["loss"].output
     assert 35 <= int(found[1]) <= 65  # Of both ways 51.
-    assert "remote address" in outcomes["lost datagrams"].output
-    assert outcomes["lost datagrams"].status == 124  # It waits for one.
-    lost = re.search(r"loss 30%.*dropped (\d+)", outcomes["lost"].output, re.DOTALL)
+    assert "remote address" in on_links["lost datagrams"].output
+    assert on_links["lost datagrams"].status == 124  # It waits for one.
+    lost = re.search(r"loss 30%.*dropped (\d+)", on_links["lost"].output, re.DOTALL)
     assert lost
     assert int(lost[1]) > 20
 
 
-def test_set_netem__delay(outcomes: dict[str, Outcome]) -> None:
-    found = re.search(r"([\d.]+) usec/iter", outcomes["delay"].output)
-    assert found, outcomes["delay"].output
+@pytest.mark.deep
+def test_set_netem__delay(on_links: dict[str, Outcome]) -> None:
+    found = re.search(r"([\d.]+) usec/iter", on_links["delay"].output)
+    assert found, on_links["delay"].output
     assert float(found[1]) > 40_000
 
 
-def test_set_port(outcomes: dict[str, Outcome]) -> None:
-    assert "rxe0/1 state DOWN" in outcomes["unplugged"].output
-    assert "rxe0/1 state ACTIVE" in outcomes["plugged"].output
-    assert "rxe1/1 state DOWN" in outcomes["down"].output
-    assert "rxe1/1 state ACTIVE" in outcomes["up"].output
+@pytest.mark.deep
+def test_set_port(on_links: dict[str, Outcome]) -> None:
+    assert "rxe0/1 state DOWN" in on_links["unplugged"].output
+    assert "rxe0/1 state ACTIVE" in on_links["plugged"].output
+    assert "rxe1/1 state DOWN" in on_links["down"].output
+    assert "rxe1/1 state ACTIVE" in on_links["up"].output
 
 
 def test_main__options(vm: None, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -139,8 +152,8 @@ def test_main__options(vm: None, tmp_path: Path, capfdbinary: pytest.CaptureFixt
 
 def test_run_in_vm__ends_at_its_time_limit(vm: None) -> None:
     start_s = time.monotonic()
-    with pytest.raises(VmTimeoutError, match=r"not done after 12 s"):
-        run_in_vm(["sleep", "100"], machine=Machine(timeout_s=12))
+    with pytest.raises(VmTimeoutError, match=r"not done after 6 s"):
+        run_in_vm(["sleep", "100"], machine=Machine(timeout_s=6))
     assert time.monotonic() - start_s < 60
 
 
