@@ -155,6 +155,7 @@ verbs::Functions functions() {
   it.device_name = [](verbs::Device*) { return "instant"; };
   it.open_device = [](verbs::Device*) {
     auto* const context = new verbs::Context{};
+    context->async_descriptor = -1;
     context->ops.poll_cq = poll_cq;
     context->ops.post_send = post_send;
     context->ops.post_srq_receive = post_srq_receive;

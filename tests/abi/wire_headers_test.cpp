@@ -60,6 +60,10 @@ static_assert(sizeof(verbs::Qp) == sizeof(ibv_qp));
 TUTTI_MEMBER(Qp, number, ibv_qp, qp_num);
 TUTTI_MEMBER(Qp, state, ibv_qp, state);
 
+static_assert(sizeof(verbs::AsyncEvent) == sizeof(ibv_async_event));
+TUTTI_MEMBER(AsyncEvent, about, ibv_async_event, element);
+TUTTI_MEMBER(AsyncEvent, type, ibv_async_event, event_type);
+
 static_assert(sizeof(verbs::Completion) == sizeof(ibv_wc));
 TUTTI_MEMBER(Completion, id, ibv_wc, wr_id);
 TUTTI_MEMBER(Completion, status, ibv_wc, status);
@@ -143,6 +147,11 @@ static_assert(verbs::kStateReset == IBV_QPS_RESET && verbs::kStateInit == IBV_QP
               verbs::kStateReadyToReceive == IBV_QPS_RTR &&
               verbs::kStateReadyToSend == IBV_QPS_RTS && verbs::kStateError == IBV_QPS_ERR);
 static_assert(verbs::kPortActive == IBV_PORT_ACTIVE);
+static_assert(verbs::kCqFailed == IBV_EVENT_CQ_ERR && verbs::kQpFatal == IBV_EVENT_QP_FATAL &&
+              verbs::kQpRequestError == IBV_EVENT_QP_REQ_ERR &&
+              verbs::kQpAccessError == IBV_EVENT_QP_ACCESS_ERR &&
+              verbs::kDeviceFatal == IBV_EVENT_DEVICE_FATAL);
+static_assert(verbs::kResponseTimeout == IBV_WC_RESP_TIMEOUT_ERR);
 static_assert(verbs::kLinkEthernet == IBV_LINK_LAYER_ETHERNET);
 static_assert(verbs::kWrite == IBV_WR_RDMA_WRITE &&
               verbs::kWriteWithImmediate == IBV_WR_RDMA_WRITE_WITH_IMM &&

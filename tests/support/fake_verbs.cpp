@@ -10,6 +10,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -50,6 +52,10 @@ void require(bool is_so, const char* what) {
     std::abort();
   }
 }
+
+struct FakeContext : verbs::Context {
+  std::deque<verbs::Qp*> events;
+};
 
 struct FakeCq : verbs::Cq {
   std::deque<verbs::Completion> done;
@@ -238,7 +244,12 @@ Fate read(const FakeQp& qp, const Send& send) {
 
 /// A queue pair that was told to do what it may not.
 Fate refuse_write(const FakeQp& from, FakeQp& to) {
-  if (from.type == verbs::kQpUc) {
+  if (from.type == verbs::kQpUc && control.tells_by_event) {
+    auto& context = *static_cast<FakeContext*>(to.context);
+    context.events.push_back(&to);
+    const std::uint64_t one = 1;
+    require(write(context.async_descriptor, &one, sizeof one) == sizeof one, "eventfd");
+  } else if (from.type == verbs::kQpUc) {
     auto& srq = *static_cast<FakeSrq*>(to.srq);
     if (!srq.buffers.empty()) {
       verbs::Completion it{};
@@ -533,8 +544,9 @@ void ibv_free_device_list(verbs::Device** list) { delete[] list; }
 const char* ibv_get_device_name(verbs::Device* device) { return device->name.c_str(); }
 
 verbs::Context* ibv_open_device(verbs::Device* device) {
-  auto* const context = new verbs::Context{};
+  auto* const context = new FakeContext{};
   context->device = device;
+  context->async_descriptor = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
   context->ops.poll_cq = poll_cq;
   context->ops.post_send = post_send;
   context->ops.post_srq_receive = post_srq_receive;
@@ -544,9 +556,24 @@ verbs::Context* ibv_open_device(verbs::Device* device) {
   return context;
 }
 int ibv_close_device(verbs::Context* context) {
-  delete context;
+  close(context->async_descriptor);
+  delete static_cast<FakeContext*>(context);
   return 0;
 }
+int ibv_get_async_event(verbs::Context* base, verbs::AsyncEvent* event) {
+  const std::lock_guard lock(mutex);
+  auto& context = *static_cast<FakeContext*>(base);
+  std::uint64_t one = 0;
+  if (context.events.empty() || read(context.async_descriptor, &one, sizeof one) != sizeof one) {
+    errno = EAGAIN;
+    return -1;
+  }
+  event->about.qp = context.events.front();
+  event->type = verbs::kQpAccessError;
+  context.events.pop_front();
+  return 0;
+}
+void ibv_ack_async_event(verbs::AsyncEvent* /*event*/) {}
 
 int ibv_query_port(verbs::Context* context, std::uint8_t port, verbs::PortAttributes* it) {
   if (port != 1) {
@@ -742,6 +769,7 @@ int ibv_destroy_qp(verbs::Qp* base) {
   // As mlx5: receives of it that nobody has taken are forgotten, and their buffers with them.
   auto& received = static_cast<FakeCq*>(qp->receive_cq)->done;
   std::erase_if(received, [&](const auto& it) { return it.qp_number == qp->number; });
+  std::erase(static_cast<FakeContext*>(qp->context)->events, qp);
   qps.erase(qp->number);
   control.qps = qps.size();
   delete qp;

@@ -32,6 +32,7 @@ struct FakeVerbsControl {
   bool reads_wait = false;              ///< RC's reads do.
   std::uint64_t reads = 0;              ///< Done so far.
   bool completes_at_once = false;       ///< Else a send completes some polls after it has arrived.
+  bool tells_by_event = false;          ///< A refused write of UC has no completion, but an event.
   std::uint32_t fail_qp = 0;            ///< The next send of this queue pair fails, then 0 again.
   bool is_cut = false;                  ///< Nothing arrives anywhere. RC gives up at once.
   std::uint64_t qps = 0;                ///< There are now.

@@ -50,6 +50,12 @@ inline constexpr unsigned kWithImmediate = 1U << 1;
 // ibv_send_flags
 inline constexpr unsigned kSignaled = 1U << 1;
 inline constexpr unsigned kInline = 1U << 3;
+// ibv_event_type
+inline constexpr int kCqFailed = 0;
+inline constexpr int kQpFatal = 1;
+inline constexpr int kQpRequestError = 2;
+inline constexpr int kQpAccessError = 3;
+inline constexpr int kDeviceFatal = 8;
 // ibv_access_flags
 inline constexpr int kLocalWrite = 1;
 inline constexpr int kRemoteWrite = 1 << 1;
@@ -158,6 +164,14 @@ struct Qp {  // ibv_qp
   pthread_mutex_t mutex;
   pthread_cond_t condition;
   std::uint32_t events;
+};
+
+struct AsyncEvent {  // ibv_async_event
+  union {
+    Qp* qp;
+    int port;
+  } about;
+  int type;
 };
 
 struct Completion {  // ibv_wc
@@ -362,6 +376,8 @@ struct Context {  // ibv_context
   X(destroy_qp, ibv_destroy_qp, int, (Qp * qp))                                                   \
   X(create_ah, ibv_create_ah, AddressHandle*, (Pd * pd, AddressAttributes * attributes))          \
   X(destroy_ah, ibv_destroy_ah, int, (AddressHandle * address))                                   \
+  X(async_event, ibv_get_async_event, int, (Context * context, AsyncEvent * event))               \
+  X(ack_async_event, ibv_ack_async_event, void, (AsyncEvent * event))                             \
   X(status_text, ibv_wc_status_str, const char*, (int status))
 
 /// Functions that a library may lack (before rdma-core 34).

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // VerbsWire's peers: their queue pairs, made, connected, replaced and taken away.
+#include <poll.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -279,6 +281,30 @@ void VerbsWire::look_after_queues(TimeNs now) {
                                                   : transport::kNever;
 }
 
+/// What has no completion: a write that a NIC has refused, over UC; a NIC that has failed.
+void VerbsWire::take_async_events() {
+  pollfd ready{context_->async_descriptor, POLLIN, 0};
+  while (context_->async_descriptor >= 0 && ::poll(&ready, 1, 0) == 1) {
+    AsyncEvent event{};
+    if (verbs_.async_event(context_, &event) != 0) {
+      return;
+    }
+    std::uint32_t number = 0;
+    if (event.type == kQpFatal || event.type == kQpRequestError || event.type == kQpAccessError) {
+      number = event.about.qp->number;
+    } else if (event.type == kCqFailed || event.type == kDeviceFatal) {
+      last_failure_ =
+          event.type == kCqFailed ? "a completion queue has failed" : "the NIC has failed";
+      ++failed_queues_;
+    }
+    verbs_.ack_async_event(&event);  // Before the queue pair goes, which waits for it.
+    const auto found = queue_of_.find(number);
+    if (found != queue_of_.end() && !found->second->is_retired) {
+      fail(found->second, kFlushed);
+    }
+  }
+}
+
 /// The NIC forgets what of a queue pair's it has received and nobody has taken.
 void VerbsWire::drain_receives() {
   std::array<Completion, kCompletionsPerPoll> taken;
@@ -333,6 +359,10 @@ bool VerbsWire::is_complete(const Peer& peer) {
 
 void VerbsWire::handle_timeout(TimeNs now) {
   now_ = now;
+  if (now - std::min(now, async_looked_ns_) >= kAsyncNs) {
+    async_looked_ns_ = now;
+    take_async_events();
+  }
   if (now >= look_due_ns_) {
     look_after_queues(now);
   }

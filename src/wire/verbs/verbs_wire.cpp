@@ -3,6 +3,7 @@
 #include "wire/verbs/verbs_wire.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <bit>
@@ -138,6 +139,10 @@ Status VerbsWire::open_port() {
     if (options_.device == verbs_.device_name(devices[i])) {
       context_ = verbs_.open_device(devices[i]);
     }
+  }
+  if (context_ != nullptr && context_->async_descriptor >= 0) {
+    fcntl(context_->async_descriptor, F_SETFL,
+          fcntl(context_->async_descriptor, F_GETFL) | O_NONBLOCK);
   }
   const Status status =
       context_ == nullptr ? failed(options_.device + " cannot be opened") : Status();

@@ -147,6 +147,7 @@ class VerbsWire : public Wire {
   /// and takes nothing in) or, once retired, is destroyed.
   static constexpr transport::TimeNs kStuckNsMax = 2'000'000'000;
   static constexpr transport::TimeNs kLookNs = 100'000'000;  ///< Between looks for such.
+  static constexpr transport::TimeNs kAsyncNs = 10'000'000;  ///< Same, for what NICs tell.
 
   /// A queue pair and what is in its send queue. Stays until the NIC has completed all of it.
   struct Queue {
@@ -241,6 +242,7 @@ class VerbsWire : public Wire {
   void destroy(Queue* queue);
   void fail(Queue* queue, int status);
   void look_after_queues(transport::TimeNs now);
+  void take_async_events();
   void drain_receives();
   static std::uint32_t psn_of(std::uint64_t from, std::uint64_t to, std::uint32_t generation);
   std::size_t datagram_bytes_of(const Peer& peer) const {
@@ -329,6 +331,7 @@ class VerbsWire : public Wire {
   transport::TimeNs announce_due_ns_ = transport::kNever;
   transport::TimeNs now_ = 0;  ///< As of the last handle_timeout().
   transport::TimeNs look_due_ns_ = transport::kNever;
+  transport::TimeNs async_looked_ns_ = 0;
   std::size_t retired_ = 0;  ///< Of queues_.
   /// Of peers that are gone: datagrams to them may still be in the send queue.
   std::vector<std::pair<transport::TimeNs, AddressHandle*>> old_ways_;

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/dynamic_library.hpp"
 #include "support/fake_verbs.hpp"
 #include "support/wire_contract.hpp"
@@ -307,6 +308,32 @@ TEST_F(FakeNic, send__a_failed_queue_pair_is_replaced) {
               talk.pair.a->report().find("transport retry counter exceeded") != std::string::npos)
         << talk.pair.a->report();
   }
+}
+
+/// A late write that ends the receiver's queue pair, as a NIC tells it that makes no completion.
+TEST_F(FakeNic, send__a_queue_pair_that_the_peers_nic_has_closed_is_replaced) {
+  control().tells_by_event = true;
+  Conversation talk([] { return pair_of("uc"); });
+  EXPECT_EQ(8U, pass_chunks(talk, 1, 8));
+  const std::uint64_t qps = control().qps;
+  Wire& b = *talk.pair.b;
+  std::vector<std::byte> memory(100'000);
+  ASSERT_TRUE(b.register_memory(memory).ok());
+  const std::uint64_t window = b.open_window(memory);
+  TestPacket late(50, talk.b_named_by_a, Conversation::kHeaderBytes, 5000);
+  ASSERT_TRUE(talk.wait([&] { return b.has_opened(window, &late.transmission.remote); }));
+  b.close_window(window);
+  ASSERT_TRUE(talk.wait([&] { return b.has_closed(window); }));
+  talk.send(*talk.pair.a, late);
+  EXPECT_TRUE(talk.wait([&] {
+    b.handle_timeout(monotonic_ns());
+    return dynamic_cast<VerbsWire&>(b).report().find("1 queue pair(s) failed") != std::string::npos;
+  }));
+  EXPECT_TRUE(
+      talk.wait([&] { return control().qps == qps && b.reach(talk.a_named_by_b).is_known; }));
+  talk.wait([&, rounds = 0]() mutable { return ++rounds > 200; });
+  EXPECT_EQ(16U, pass_chunks(talk, 100, 16));
+  b.deregister_memory(memory);
 }
 
 /// The NIC has fewer queue pairs than there are to be paths: those that there are carry all.
