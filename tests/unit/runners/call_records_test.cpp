@@ -321,7 +321,7 @@ TEST(DirectMismatch, APeerThatHasFailedIsSeen) {
 /// By copies: a signal of each chunk describes the whole call.
 TEST(DirectMismatch, OfCopiesIsSeen) {
   if (test_device() != "host") {
-    GTEST_SKIP() << DirectWorld::kNoCopies;
+    GTEST_SKIP() << DirectWorld::kSharedQueues;
   }
   // Of other numbers of chunks one rank's copies meet the other's in staging memory, which the
   // thread sanitizer would report: the program's own race.
