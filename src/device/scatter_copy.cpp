@@ -41,7 +41,7 @@ ScatterLaunch scatter_launch(const ScatterPiece* pieces, std::size_t count, int 
     split = std::min(kSplitMax, static_cast<Word>(std::bit_floor(kSplitBlocks / count)));
   }
   if (tuning.group != 0) {
-    group = tuning.group;
+    group = std::min(tuning.group, kernels::kScatterGroupMax);
   }
   if (tuning.split != 0) {
     split = tuning.split;
@@ -121,6 +121,13 @@ ScatterCopy& ScatterCopy::operator=(ScatterCopy&& other) noexcept {
     tuning_ = other.tuning_;
   }
   return *this;
+}
+
+Result<Function> ScatterCopy::find(const char* kernel) const {
+  if (api_ == nullptr) {
+    return Status(ErrorCode::kUnsupported, "scattered copy: the CPU copies without kernels");
+  }
+  return module_.find(kernel);
 }
 
 void ScatterCopy::end() {

@@ -50,8 +50,8 @@ class ScatterCopy {
   void set_tuning(const ScatterTuning& tuning) { tuning_ = tuning; }
   /// "sm_90", "ptx", "gfx942"; "" where the device brings its kernels along, and on the CPU.
   const std::string& target() const { return module_.target(); }
-  /// What else the module holds, for comparison.
-  Result<Function> find(const char* kernel) const { return module_.find(kernel); }
+  /// What else the module holds, for comparison. Errors: the CPU has no kernels.
+  Result<Function> find(const char* kernel) const;
 
   ScatterCopy(ScatterCopy&& other) noexcept;
   ScatterCopy& operator=(ScatterCopy&& other) noexcept;

@@ -123,20 +123,27 @@ NextHop Netlink::next_hop(int interface, std::uint32_t source, std::uint32_t tar
   route.rtm_dst_len = 32;
   route.rtm_src_len = 32;
   // First by any interface: asked for one, the kernel makes up a way to its own addresses.
-  NextHop found;
-  for (const int by : {0, interface}) {
+  const auto answer = [&](int by, std::uint32_t flags) {
+    route.rtm_flags = flags;
     Question question(RTM_GETROUTE, route);
     question.add_attribute(RTA_DST, &target, sizeof target);
     question.add_attribute(RTA_SRC, &source, sizeof source);
     if (by != 0) {
       question.add_attribute(RTA_OIF, &by, sizeof by);
     }
-    found = read_next_hop(ask(socket_.get(), question), by, target);
-    if (found.kind == NextHop::Kind::kLocal) {
-      break;
-    }
+    return ask(socket_.get(), question);
+  };
+  const NextHop by_any = read_next_hop(answer(0, 0), 0, target);
+  if (by_any.kind == NextHop::Kind::kLocal) {
+    return by_any;
   }
-  return found;
+  // Where the tables have nothing for the interface, the kernel takes the target for a neighbour:
+  // only with this flag does it answer with an entry of the tables, or an error. The entry of
+  // several gateways names all, so the one that is used takes another question.
+  if (!is_route(answer(interface, RTM_F_FIB_MATCH))) {
+    return {};
+  }
+  return read_next_hop(answer(interface, 0), interface, target);
 }
 
 std::optional<Neighbour> Netlink::neighbour(int interface, std::uint32_t address) const {
@@ -155,6 +162,12 @@ AttachedProgram Netlink::attached_program(int interface) const {
   return read_attached_program(ask(socket_.get(), question));
 }
 
+bool is_route(std::span<const std::byte> message) {
+  rtmsg route{};
+  std::span<const std::byte> attributes;
+  return split(message, RTM_NEWROUTE, &route, &attributes) && route.rtm_type == RTN_UNICAST;
+}
+
 NextHop read_next_hop(std::span<const std::byte> message, int interface, std::uint32_t target) {
   rtmsg route{};
   std::span<const std::byte> attributes;
@@ -166,18 +179,18 @@ NextHop read_next_hop(std::span<const std::byte> message, int interface, std::ui
   }
   std::uint32_t address = target;
   int out = 0;
-  bool has_other_family = false;
+  bool is_special = false;
   for_attributes(attributes, [&](int type, std::span<const std::byte> value) {
     if (type == RTA_GATEWAY) {
       read(value, &address);
     } else if (type == RTA_OIF) {
       read(value, &out);
-    } else if (type == RTA_VIA) {
-      has_other_family = true;  // A gateway of IPv6.
+    } else if (type == RTA_VIA || type == RTA_ENCAP || type == RTA_ENCAP_TYPE) {
+      is_special = true;  // A gateway of IPv6, or a tunnel.
     }
   });
-  const bool fits = route.rtm_family == AF_INET && route.rtm_type == RTN_UNICAST &&
-                    !has_other_family && (interface == 0 || out == interface);
+  const bool fits = route.rtm_family == AF_INET && route.rtm_type == RTN_UNICAST && !is_special &&
+                    (interface == 0 || out == interface);
   return fits ? NextHop{NextHop::Kind::kNeighbour, address} : NextHop{};
 }
 

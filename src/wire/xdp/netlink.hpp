@@ -55,6 +55,8 @@ class Netlink {
 
 // The parts, for tests: what an answer's message says. Any bytes are allowed.
 
+/// An entry of the routing tables that leads to other hosts.
+bool is_route(std::span<const std::byte> message);
 NextHop read_next_hop(std::span<const std::byte> message, int interface, std::uint32_t target);
 std::optional<Neighbour> read_neighbour(std::span<const std::byte> message);
 AttachedProgram read_attached_program(std::span<const std::byte> message);

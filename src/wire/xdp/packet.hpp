@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // An Ethernet frame with one UDP datagram over IPv4 (RFC 768, 791), as it is written and read
-// without the kernel. Frames with IP options, IP fragments and VLAN tags are not read: the kernel
-// gets them (xdp_program.hpp). Addresses and ports are in network byte order, as in sockaddr_in.
+// without the kernel. Frames with IP options and IP fragments are not read: the kernel gets them
+// (xdp_program.hpp). So are frames with a VLAN tag, if the tag is in the frame: a NIC that strips
+// tags (`ethtool -K DEV rxvlan off` ends that) makes frames of all its VLANs look alike, and the
+// program takes those with the wire's address and port. Addresses and ports are in network byte
+// order, as in sockaddr_in.
 #pragma once
 
 #include <array>

@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,26 +17,28 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
+
 namespace tutti::wire::xdp {
-namespace {
 
-constexpr std::uint32_t kMagic = 0x78647031;  ///< Also the version of what follows.
-constexpr time_t kAnswerS = 5;
-constexpr std::size_t kClientsMax = 1024;
-constexpr int kRetryMs = 10;
-/// SIOCGSKNS (Linux 4.10): the network namespace of a socket.
-constexpr unsigned long kGetNamespace = 0x894C;
+inline constexpr std::uint32_t kHelperMagic = 0x78647032;  ///< Also the version of what follows.
 
-struct Request {
-  std::uint32_t magic = kMagic;
+struct HelperRequest {
+  std::uint32_t magic = kHelperMagic;
   std::uint32_t mode = 0;
   std::uint32_t frame_bytes = 0;
   std::uint32_t receive_frames = 0;
@@ -41,8 +46,42 @@ struct Request {
   std::array<char, IFNAMSIZ> interface {};
 };
 
+/// A client's request, and what came with it. A thread of its own looks at it: another process can
+/// hold the lock of its socket for as long as it likes.
+struct HelperCheck {
+  HelperRequest request;
+  std::vector<OwnedFd> descriptors;
+  Result<XskOptions> options = Status(ErrorCode::kInvalidArgument, "a client has one socket");
+  std::atomic<bool> is_done = false;
+
+  ~HelperCheck() {
+    // close() would wait until a peer has taken what was sent.
+    const linger none{};
+    for (const OwnedFd& it : descriptors) {
+      (void)setsockopt(it.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    }
+  }
+};
+
+namespace {
+
+constexpr time_t kAnswerS = 5;
+constexpr std::size_t kClientsMax = 1024;
+constexpr std::size_t kClientsOfUserMax = 64;
+constexpr std::size_t kClosersMax = 1024;
+constexpr std::uint64_t kUnservedNs = 2'000'000'000;  ///< Then a client that has no socket leaves.
+constexpr int kLookMs = 500;                          ///< Between looks at clients that are silent.
+constexpr int kRetryMs = 10;
+constexpr unsigned kAskAgainUs = 10'000;
+constexpr std::size_t kPassedMax = 253;  ///< The kernel's limit for one message (SCM_MAX_FD).
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+/// SIOCGSKNS (Linux 4.10): the network namespace of a socket.
+constexpr unsigned long kGetNamespace = 0x894C;
+
 struct Answer {
-  std::uint32_t magic = kMagic;
+  std::uint32_t magic = kHelperMagic;
   std::uint32_t code = 0;  ///< An ErrorCode.
   std::uint32_t queue = 0;
   std::uint32_t mode = 0;
@@ -73,11 +112,12 @@ bool send_with(int socket, const T& value, std::span<const int> descriptors) {
   return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof value);
 }
 
-/// False: nothing, or not of this size. All descriptors that came are owned.
+/// False: nothing, or not of this size. All descriptors that came are owned: there is room for as
+/// many as a message can have, as the kernel would close the others within this call.
 template <class T>
 bool receive_with(int socket, int flags, T* value, std::vector<OwnedFd>* descriptors) {
   iovec part = {value, sizeof *value};
-  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kPassedMax * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -94,7 +134,7 @@ bool receive_with(int socket, int flags, T* value, std::vector<OwnedFd>* descrip
       }
     }
   }
-  return got == static_cast<ssize_t>(sizeof *value) && value->magic == kMagic;
+  return got == static_cast<ssize_t>(sizeof *value) && value->magic == kHelperMagic;
 }
 
 Result<sockaddr_un> address_of(const std::string& path) {
@@ -139,8 +179,92 @@ bool has_address(std::string_view interface, std::uint32_t address) {
   return found;
 }
 
+bool is_ethernet(const std::string& interface) {
+  const OwnedFd any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  return interface.size() < IFNAMSIZ && ioctl(any.get(), SIOCGIFHWADDR, &request) == 0 &&
+         request.ifr_hwaddr.sa_family == ARPHRD_ETHER;
+}
+
+/// The UDP sockets of the network namespace. `with_any_of_v6`: also those bound to [::]. They share
+/// a port with IPv4 or do not (IPV6_V6ONLY), which the kernel does not tell here.
+class BoundPorts {
+ public:
+  explicit BoundPorts(bool with_any_of_v6) {
+    read("/proc/thread-self/net/udp", [this](const char* line) {
+      std::uint32_t address = 0;
+      unsigned port = 0;
+      if (std::sscanf(line, "%*u: %8x:%4x", &address, &port) == 2) {
+        ends_.push_back({address, htons(static_cast<std::uint16_t>(port))});
+      }
+    });
+    read("/proc/thread-self/net/udp6", [this, with_any_of_v6](const char* line) {
+      std::uint32_t words[4] = {};
+      unsigned port = 0;
+      // Addresses of IPv4 begin with 0:0:ffff.
+      if (std::sscanf(line, "%*u: %8x%8x%8x%8x:%4x", &words[0], &words[1], &words[2], &words[3],
+                      &port) == 5 &&
+          words[0] == 0 && words[1] == 0 &&
+          (words[2] == htonl(0xffff) || (with_any_of_v6 && words[2] == 0 && words[3] == 0))) {
+        ends_.push_back({words[3], htons(static_cast<std::uint16_t>(port))});
+      }
+    });
+  }
+
+  /// Whether one socket has it, and no more. Several can if they allowed it, or were bound to
+  /// different interfaces, at the time of bind().
+  bool is_of_one(const UdpEnd& end) const {
+    return std::count_if(ends_.begin(), ends_.end(), [&](const UdpEnd& it) {
+             return it.port == end.port && (it.address == end.address || it.address == 0);
+           }) == 1;
+  }
+
+ private:
+  template <class Take>
+  static void read(const char* path, Take&& take) {
+    std::FILE* const file = std::fopen(path, "re");
+    char line[512];
+    while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr) {
+      take(line);
+    }
+    if (file != nullptr) {
+      std::fclose(file);
+    }
+  }
+
+  std::vector<UdpEnd> ends_;
+};
+
+/// Whether its options forbid that others are bound to the same address and port.
+bool is_exclusive(int kernel_socket) {
+  return option_of(kernel_socket, SO_REUSEADDR) == 0 &&
+         option_of(kernel_socket, SO_REUSEPORT) == 0 &&
+         option_of(kernel_socket, SO_BINDTOIFINDEX) == 0;
+}
+
+/// Makes the socket keep its port as long as it is open. One that bind() chose (port 0) can be
+/// given up by connect(AF_UNSPEC), also through another descriptor of the same socket; one that
+/// bind() was told cannot. False: the port has been somebody else's for a moment, or still is.
+bool pin_port(int kernel_socket, const sockaddr_in& bound) {
+  const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
+  const auto disconnect = [&] { return connect(kernel_socket, &none, sizeof none) == 0; };
+  // EINVAL: it keeps its port already.
+  if (!disconnect() ||
+      (bind(kernel_socket, reinterpret_cast<const sockaddr*>(&bound), sizeof bound) != 0 &&
+       errno != EINVAL) ||
+      !disconnect()) {
+    return false;
+  }
+  sockaddr_in now{};
+  socklen_t bytes = sizeof now;
+  return getsockname(kernel_socket, reinterpret_cast<sockaddr*>(&now), &bytes) == 0 &&
+         now.sin_addr.s_addr == bound.sin_addr.s_addr && now.sin_port == bound.sin_port;
+}
+
 /// What a client asks for, if it may: what comes to the UDP socket that it shows.
-Result<XskOptions> options_of(const Request& request, int kernel_socket) {
+Result<XskOptions> options_of(const HelperOptions& allowed, uid_t user,
+                              const HelperRequest& request, int kernel_socket) {
   sockaddr_in bound{};
   socklen_t bytes = sizeof bound;
   if (option_of(kernel_socket, SO_DOMAIN) != AF_INET ||
@@ -153,9 +277,22 @@ Result<XskOptions> options_of(const Request& request, int kernel_socket) {
   }
   const std::string interface(request.interface.data(),
                               strnlen(request.interface.data(), request.interface.size()));
+  if (std::find(allowed.interfaces.begin(), allowed.interfaces.end(), interface) ==
+          allowed.interfaces.end() ||
+      !is_ethernet(interface)) {
+    return Status(ErrorCode::kInvalidArgument, "it does not serve interface '" + interface +
+                                                   "' (tutti-xdp-helper --interface NAME)");
+  }
   if (!has_address(interface, bound.sin_addr.s_addr)) {
     return Status(ErrorCode::kInvalidArgument,
                   "the UDP socket is not bound to an address of interface '" + interface + "'");
+  }
+  if (!is_exclusive(kernel_socket) || !pin_port(kernel_socket, bound) ||
+      !is_exclusive(kernel_socket) ||
+      !BoundPorts(true).is_of_one({bound.sin_addr.s_addr, bound.sin_port})) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "the UDP socket's port may be another socket's, too (SO_REUSEADDR, SO_REUSEPORT, "
+                  "SO_BINDTODEVICE, or bound by another process)");
   }
   if (request.mode > static_cast<std::uint32_t>(AttachMode::kGeneric)) {
     return Status(ErrorCode::kInvalidArgument, "there is no such mode");
@@ -163,28 +300,33 @@ Result<XskOptions> options_of(const Request& request, int kernel_socket) {
   XskOptions options;
   options.interface = static_cast<int>(if_nametoindex(interface.c_str()));
   options.end = {bound.sin_addr.s_addr, bound.sin_port};
-  options.mode = static_cast<AttachMode>(request.mode);
+  // The mode is one for all users of the interface.
+  options.mode = user == 0 ? static_cast<AttachMode>(request.mode) : AttachMode::kAny;
   options.frame_bytes = request.frame_bytes;
   options.receive_frames = request.receive_frames;
   options.send_frames = request.send_frames;
+  options.allows_zero_copy = allowed.allows_zero_copy;
+  options.queue_wait_ns = 0;  // The client asks again.
   return options;
 }
 
-}  // namespace
-
-Result<HelpedSocket> ask_helper(const std::string& path, const XskOptions& options,
-                                int kernel_socket) {
+/// kTimeout: no queue is free now.
+Result<HelpedSocket> ask_once(const std::string& path, const XskOptions& options,
+                              int kernel_socket) {
   TUTTI_ASSIGN_OR_RETURN(const sockaddr_un address, address_of(path));
   HelpedSocket it;
   it.connection.reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  // connect() waits while the helper's queue of connections is full.
+  const timeval timeout{.tv_sec = kAnswerS, .tv_usec = 0};
+  for (const int option : {SO_SNDTIMEO, SO_RCVTIMEO}) {
+    (void)setsockopt(it.connection.get(), SOL_SOCKET, option, &timeout, sizeof timeout);
+  }
   if (it.connection.get() < 0 ||
       connect(it.connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
           0) {
     return helper_failed("nobody listens at " + path);
   }
-  const timeval timeout{.tv_sec = kAnswerS, .tv_usec = 0};
-  (void)setsockopt(it.connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  Request request;
+  HelperRequest request;
   request.mode = static_cast<std::uint32_t>(options.mode);
   request.frame_bytes = options.frame_bytes;
   request.receive_frames = options.receive_frames;
@@ -199,11 +341,16 @@ Result<HelpedSocket> ask_helper(const std::string& path, const XskOptions& optio
   Answer answer;
   std::vector<OwnedFd> descriptors;
   if (!receive_with(it.connection.get(), 0, &answer, &descriptors)) {
-    return Status(ErrorCode::kUnavailable, "no answer, or one of another version");
+    return Status(ErrorCode::kUnavailable, "no answer (a user has at most " +
+                                               std::to_string(kClientsOfUserMax) +
+                                               " connections), or one of another version");
   }
   if (answer.code != 0 || descriptors.size() != 2) {
     answer.message.back() = '\0';
-    return Status(ErrorCode::kUnavailable, answer.message.data());
+    return Status(answer.code == static_cast<std::uint32_t>(ErrorCode::kTimeout)
+                      ? ErrorCode::kTimeout
+                      : ErrorCode::kUnavailable,
+                  answer.message.data());
   }
   it.parts.socket = std::move(descriptors[0]);
   it.parts.memory = std::move(descriptors[1]);
@@ -213,31 +360,149 @@ Result<HelpedSocket> ask_helper(const std::string& path, const XskOptions& optio
   return it;
 }
 
+/// Runs it in a thread that nobody waits for; at once if there is none to be had.
+template <class Body>
+void run_elsewhere(Body body) {
+  auto shared = std::make_shared<Body>(std::move(body));
+  try {
+    std::thread([shared]() mutable {
+      (*shared)();
+      shared.reset();
+    }).detach();
+  } catch (const std::system_error&) {
+    (*shared)();
+  }
+}
+
+}  // namespace
+
+Result<HelpedSocket> ask_helper(const std::string& path, const XskOptions& options,
+                                int kernel_socket) {
+  const std::uint64_t until_ns = monotonic_ns() + options.queue_wait_ns;
+  for (;;) {
+    auto asked = ask_once(path, options, kernel_socket);
+    if (asked.ok() || asked.status().code() != ErrorCode::kTimeout) {
+      return asked;
+    }
+    if (monotonic_ns() >= until_ns) {
+      return Status(ErrorCode::kUnavailable, asked.status().message());
+    }
+    usleep(kAskAgainUs);
+  }
+}
+
 struct HelperServer::State {
   struct Client {
     OwnedFd connection;
-    OwnedFd kernel_socket;  ///< Keeps the port: it is nobody else's while it is served.
+    uid_t user = 0;
+    std::shared_ptr<void> seat;  ///< Of its user's kClientsOfUserMax.
+    std::uint64_t until_ns = 0;  ///< It must be served by then.
+    std::shared_ptr<HelperCheck> check;
+
+    // Since it is served:
+    OwnedFd kernel_socket;  ///< Keeps the port: it is nobody else's.
     XdpProgram program;
-    bool is_served = false;
+    std::optional<std::uint32_t> queue;
+    UdpEnd end;
+
+    Client() = default;
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+    ~Client() { leave(); }
+
+    /// The port may be somebody else's afterwards. The client can keep its AF_XDP socket, and other
+    /// connections the program: so nothing may lead there any more.
+    void leave() {
+      if (queue) {
+        program.remove(*std::exchange(queue, std::nullopt), end);
+      }
+      program = XdpProgram();
+      kernel_socket.reset();
+    }
   };
 
-  std::string path;
+  HelperOptions options;
+  OwnedFd lock;
   OwnedFd listener;
-  std::vector<Client> clients;
+  struct stat bound {};  ///< The socket's file.
+  std::vector<std::unique_ptr<Client>> clients;
+  std::map<uid_t, std::shared_ptr<std::atomic<std::size_t>>> seats;
+  std::uint64_t look_ns = 0;  ///< When the clients' ports are looked at.
+  // Threads may outlive the server.
+  std::shared_ptr<OwnedFd> bell = std::make_shared<OwnedFd>();
+  std::shared_ptr<std::atomic<std::size_t>> closers = std::make_shared<std::atomic<std::size_t>>(0);
 
-  /// False: the client has gone, or has asked for what it does not get.
-  static bool serve(Client& client) {
-    Request request;
-    std::vector<OwnedFd> descriptors;
-    if (!receive_with(client.connection.get(), MSG_DONTWAIT, &request, &descriptors)) {
+  ~State() {
+    clients.clear();
+    struct stat there {};
+    if (lstat(options.path.c_str(), &there) == 0 && bound.st_ino != 0 &&
+        there.st_ino == bound.st_ino && there.st_dev == bound.st_dev) {
+      (void)unlink(options.path.c_str());
+    }
+  }
+
+  /// Closes what came from a client.
+  void dispose(std::unique_ptr<Client> client) const {
+    client->leave();
+    ++*closers;
+    run_elsewhere([client = std::shared_ptr<Client>(std::move(client)), count = closers]() mutable {
+      client.reset();
+      --*count;
+    });
+  }
+
+  void accept_client() {
+    OwnedFd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.get() < 0) {
+      (void)poll(nullptr, 0, kRetryMs);  // No descriptor is free, or the client has gone.
+      return;
+    }
+    ucred who{};
+    socklen_t bytes = sizeof who;
+    const bool is_known = getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0;
+    auto client = std::make_unique<Client>();
+    client->connection = std::move(connection);
+    client->user = who.uid;
+    client->until_ns = monotonic_ns() + kUnservedNs;
+    auto& taken = seats[who.uid];
+    if (taken == nullptr) {
+      taken = std::make_shared<std::atomic<std::size_t>>(0);
+    }
+    client->seat = std::shared_ptr<void>(nullptr, [taken](void*) { --*taken; });
+    if (!is_known || (++*taken > kClientsOfUserMax && who.uid != 0)) {
+      dispose(std::move(client));
+      return;
+    }
+    clients.push_back(std::move(client));
+  }
+
+  /// False: the client has gone, or sends what is no request.
+  bool take_request(Client& client) const {
+    auto check = std::make_shared<HelperCheck>();
+    // Also what follows a request: there is one for each connection.
+    if (client.queue || client.check != nullptr ||
+        !receive_with(client.connection.get(), MSG_DONTWAIT, &check->request,
+                      &check->descriptors)) {
+      client.check = client.check != nullptr ? client.check : check;
       return false;
     }
+    client.check = check;
+    run_elsewhere([check, allowed = options, user = client.user, seat = client.seat, bell = bell] {
+      if (check->descriptors.size() == 1) {
+        check->options = options_of(allowed, user, check->request, check->descriptors[0].get());
+      }
+      check->is_done = true;
+      (void)eventfd_write(bell->get(), 1);
+    });
+    return true;
+  }
+
+  /// Answers a request that was looked at. False: the client does not get it.
+  static bool answer(Client& client) {
     Answer answer;
-    Result<XskParts> parts = Status(ErrorCode::kInvalidArgument, "a client has one socket");
-    if (!client.is_served && descriptors.size() == 1) {
-      const auto options = options_of(request, descriptors[0].get());
-      parts = options.ok() ? open_xsk(*options, &client.program) : options.status();
-    }
+    const std::shared_ptr<HelperCheck>& check = client.check;
+    Result<XskParts> parts =
+        check->options.ok() ? open_xsk(*check->options, &client.program) : check->options.status();
     if (!parts.ok()) {
       answer.code = static_cast<std::uint32_t>(parts.status().code());
       parts.status().message().copy(answer.message.data(), answer.message.size() - 1);
@@ -247,72 +512,118 @@ struct HelperServer::State {
     answer.queue = parts->queue;
     answer.mode = static_cast<std::uint32_t>(parts->mode);
     answer.is_zero_copy = parts->is_zero_copy ? 1 : 0;
-    client.kernel_socket = std::move(descriptors[0]);
-    client.is_served = true;
+    client.queue = parts->queue;
+    client.end = check->options->end;
+    client.kernel_socket = std::move(check->descriptors[0]);
+    client.check.reset();
     const int passed[] = {parts->socket.get(), parts->memory.get()};
     return send_with(client.connection.get(), answer, passed);
+  }
+
+  /// False: it leaves. `ports`: null between looks.
+  bool serve(Client& client, bool has_sent, std::uint64_t now, const BoundPorts* ports) const {
+    if (has_sent && !take_request(client)) {
+      return false;
+    }
+    if (client.check != nullptr && client.check->is_done && !answer(client)) {
+      return false;
+    }
+    if (!client.queue) {
+      return now < client.until_ns;
+    }
+    // The options of its socket can change after it was looked at, and let others to the port.
+    return ports == nullptr ||
+           (is_exclusive(client.kernel_socket.get()) && ports->is_of_one(client.end));
   }
 };
 
 HelperServer::HelperServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 HelperServer::HelperServer(HelperServer&&) noexcept = default;
 HelperServer& HelperServer::operator=(HelperServer&&) noexcept = default;
-HelperServer::~HelperServer() {
-  if (state_ != nullptr) {
-    (void)unlink(state_->path.c_str());
-  }
-}
+HelperServer::~HelperServer() = default;
 
-Result<HelperServer> HelperServer::open(const std::string& path, unsigned mode) {
+Result<HelperServer> HelperServer::open(HelperOptions options) {
+  const std::string path = options.path;
   TUTTI_ASSIGN_OR_RETURN(const sockaddr_un address, address_of(path));
+  for (const std::string& interface : options.interfaces) {
+    if (!is_ethernet(interface)) {
+      return Status(ErrorCode::kInvalidArgument,
+                    "there is no Ethernet interface '" + interface + "'");
+    }
+  }
   auto state = std::make_unique<State>();
-  const auto* const at = reinterpret_cast<const sockaddr*>(&address);
+  const std::string lock_path = path + ".lock";
+  state->lock.reset(
+      ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (state->lock.get() < 0) {
+    return helper_failed(lock_path);
+  }
+  if (flock(state->lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return errno == EWOULDBLOCK
+               ? Status(ErrorCode::kUnavailable, "another helper listens at " + path)
+               : helper_failed(lock_path);
+  }
+  // Of one that was killed. What is no socket is somebody else's.
+  struct stat there {};
+  if (lstat(path.c_str(), &there) == 0) {
+    if (!S_ISSOCK(there.st_mode)) {
+      return Status(ErrorCode::kInvalidArgument, path + " is there already, and is no socket");
+    }
+    if (unlink(path.c_str()) != 0) {
+      return helper_failed(path);
+    }
+  }
+  state->bell->reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   state->listener.reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const OwnedFd other(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (connect(other.get(), at, sizeof address) == 0) {
-    return Status(ErrorCode::kUnavailable, "another helper listens at " + path);
-  }
-  if (errno == ECONNREFUSED) {
-    (void)unlink(path.c_str());  // Of one that was killed.
-  }
   const mode_t before = umask(0177);
-  const bool is_bound = bind(state->listener.get(), at, sizeof address) == 0;
+  const bool is_bound =
+      bind(state->listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   umask(before);
-  if (!is_bound || chmod(path.c_str(), mode) != 0 || listen(state->listener.get(), 16) != 0) {
+  if (!is_bound || state->bell->get() < 0) {
     return helper_failed(path);
   }
-  state->path = path;
+  state->options = std::move(options);
+  if (lstat(path.c_str(), &state->bound) != 0 || chmod(path.c_str(), state->options.mode) != 0 ||
+      listen(state->listener.get(), 16) != 0) {
+    return helper_failed(path);
+  }
   return HelperServer(std::move(state));
 }
 
 std::size_t HelperServer::clients() const { return state_->clients.size(); }
 
 void HelperServer::serve(int timeout_ms) {
-  std::vector<State::Client>& clients = state_->clients;
+  auto& clients = state_->clients;
   std::vector<pollfd> waiting;
   // One more than it can have waits in the queue.
-  const bool takes_more = clients.size() < kClientsMax;
+  const bool takes_more = clients.size() < kClientsMax && *state_->closers < kClosersMax;
   waiting.push_back({takes_more ? state_->listener.get() : -1, POLLIN, 0});
-  for (const State::Client& client : clients) {
-    waiting.push_back({client.connection.get(), POLLIN, 0});
+  waiting.push_back({state_->bell->get(), POLLIN, 0});
+  const std::size_t first = waiting.size();
+  for (const auto& client : clients) {
+    waiting.push_back({client->connection.get(), POLLIN, 0});
   }
-  if (poll(waiting.data(), waiting.size(), timeout_ms) <= 0) {
+  if (poll(waiting.data(), waiting.size(),
+           timeout_ms < 0 ? kLookMs : std::min(timeout_ms, kLookMs)) < 0) {
     return;
   }
+  eventfd_t rung = 0;
+  (void)eventfd_read(state_->bell->get(), &rung);
+  const std::uint64_t now = monotonic_ns();
+  std::optional<BoundPorts> ports;
+  if (now >= state_->look_ns && !clients.empty()) {
+    ports.emplace(false);  // Anybody can bind [::] alone, which must not end a job's service.
+    state_->look_ns = now + std::uint64_t{kLookMs} * 1'000'000;
+  }
   for (std::size_t i = clients.size(); i-- > 0;) {
-    if (waiting[i + 1].revents != 0 && !State::serve(clients[i])) {
+    if (!state_->serve(*clients[i], waiting[first + i].revents != 0, now,
+                       ports ? &*ports : nullptr)) {
+      state_->dispose(std::move(clients[i]));
       clients.erase(clients.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
   if (waiting[0].revents != 0) {
-    OwnedFd connection(
-        accept4(state_->listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection.get() >= 0) {
-      clients.emplace_back();
-      clients.back().connection = std::move(connection);
-    } else {
-      (void)poll(nullptr, 0, kRetryMs);  // No descriptor is free, or the client has gone.
-    }
+    state_->accept_client();
   }
 }
 

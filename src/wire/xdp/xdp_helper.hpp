@@ -2,16 +2,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // AF_XDP sockets for processes that may not open them: a helper with the privileges does, and
-// passes the descriptors through a UNIX socket (SCM_RIGHTS). One connection is one AF_XDP socket;
-// it is given up when either side closes it.
+// passes the descriptors through a UNIX socket (SCM_RIGHTS). One connection is one AF_XDP socket,
+// which receives until either side closes the connection: the helper then takes it out of the
+// program's maps, even if the client keeps the descriptor.
 //
 // What a client may ask for: a socket that receives what comes to a UDP port that it has bound,
-// which it proves by the UDP socket. What it gets beyond: it may send any frame by the interface.
-// So the UNIX socket is for users who are trusted with that.
+// which it proves by the UDP socket. The helper pins the port, so that the client cannot give it to
+// somebody else while it is served. What a client gets beyond: it may send any frame by the
+// interface, past the host's firewall, IPsec and traffic shaping. With zero copy it also sees and
+// changes all traffic of its queue. So the UNIX socket is for users who are trusted with that.
+//
+// The server's thread waits for no client: what a client's descriptor can block (locks of its
+// socket, close()) is done by detached threads.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "wire/xdp/owned_fd.hpp"
@@ -28,19 +35,28 @@ struct HelpedSocket {
 };
 
 /// `kernel_socket`: the UDP socket whose address and port `options.end` is. Errors: nobody listens
-/// there (kUnavailable), or the helper's own.
+/// there (kUnavailable), or the helper's own. Waits for a free queue as open_xsk() does.
 Result<HelpedSocket> ask_helper(const std::string& path, const XskOptions& options,
                                 int kernel_socket);
 
+struct HelperOptions {
+  std::string path = kHelperPath;
+  unsigned mode = 0600;  ///< Of the UNIX socket.
+  std::vector<std::string> interfaces;
+  bool allows_zero_copy = false;
+};
+
 class HelperServer {
  public:
-  /// Listens there. Errors: another helper does, or the path cannot be written.
-  static Result<HelperServer> open(const std::string& path, unsigned mode);
+  /// Listens there; PATH.lock is locked while it does, and stays. Errors: another helper listens,
+  /// something else than a socket is there, the path cannot be written, or an interface is not one
+  /// of Ethernet.
+  static Result<HelperServer> open(HelperOptions options);
   HelperServer(HelperServer&&) noexcept;
   HelperServer& operator=(HelperServer&&) noexcept;
   ~HelperServer();
 
-  /// Serves for up to `timeout_ms` (-1: until something happens).
+  /// Serves for up to `timeout_ms` (-1: until something happens), at most half a second.
   void serve(int timeout_ms);
   std::size_t clients() const;
 

@@ -67,6 +67,23 @@ int set_element(int map, std::uint32_t key, const void* value) {
   return bpf(BPF_MAP_UPDATE_ELEM, attributes);
 }
 
+/// False: there is no such element.
+template <class Value>
+bool get_element(int map, std::uint32_t key, Value* value) {
+  bpf_attr attributes{};
+  attributes.map_fd = static_cast<std::uint32_t>(map);
+  attributes.key = pointer(&key);
+  attributes.value = pointer(value);
+  return bpf(BPF_MAP_LOOKUP_ELEM, attributes) == 0;
+}
+
+void delete_element(int map, std::uint32_t key) {
+  bpf_attr attributes{};
+  attributes.map_fd = static_cast<std::uint32_t>(map);
+  attributes.key = pointer(&key);
+  (void)bpf(BPF_MAP_DELETE_ELEM, attributes);
+}
+
 int load(std::span<const bpf_insn> program, std::uint32_t flags, std::span<char> log) {
   bpf_attr attributes{};
   attributes.prog_type = BPF_PROG_TYPE_XDP;
@@ -361,6 +378,17 @@ Status XdpProgram::add(std::uint32_t queue, int socket, const UdpEnd& end) const
     return refused("the program does not take the socket", errno);
   }
   return {};
+}
+
+void XdpProgram::remove(std::uint32_t queue, const UdpEnd& end) const {
+  EndValue there;
+  if (!get_element(ends_.get(), queue, &there) || UdpEnd{there.address, there.port} != end) {
+    return;
+  }
+  // Without an end the program does not look at the socket.
+  const EndValue none;
+  (void)set_element(ends_.get(), queue, &none);
+  delete_element(sockets_.get(), queue);
 }
 
 }  // namespace tutti::wire::xdp

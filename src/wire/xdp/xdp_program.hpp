@@ -46,6 +46,9 @@ class XdpProgram {
 
   /// Datagrams for `end` that arrive at the queue go to this socket from now on.
   Status add(std::uint32_t queue, int socket, const UdpEnd& end) const;
+  /// Ends what add() began, even if another process still has the socket. Nothing happens if the
+  /// queue serves another end by now.
+  void remove(std::uint32_t queue, const UdpEnd& end) const;
   AttachMode mode() const { return mode_; }
   /// What keeps it on the interface.
   const OwnedFd& link() const { return link_; }

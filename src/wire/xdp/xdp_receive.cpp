@@ -77,7 +77,7 @@ std::size_t XdpWire::receive(Arrivals& arrivals, std::size_t packets_max) {
   }
   counters_.fragments_dropped +=
       assembly_.dropped() - std::exchange(assembly_dropped_, assembly_.dropped());
-  xsk_->flush();
+  xsk_->flush(is_drained);
   return packets;
 }
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kWatchedBytes = 1024;   ///< Shorter packets pass wherever any do.
 constexpr TimeNs kLookNs = 1'000'000'000;     ///< Between looks at what is known.
-constexpr TimeNs kUnknownLookNs = 1'000'000;  ///< And at what is not.
+constexpr TimeNs kUnknownLookNs = 1'000'000;  ///< After the first look that found no MAC address.
 constexpr TimeNs kKickNs = 50'000;            ///< Until the kernel is asked to go on.
 
 sockaddr_in socket_address_of(const UdpEnd& end) {
@@ -68,8 +68,10 @@ void XdpWire::look(Peer& to, TimeNs now) {
   if (const auto neighbour = netlink_.neighbour(xsk_options_.interface, hop.address)) {
     to.mac = neighbour->mac;
     to.asks = neighbour->is_stale;
+    to.unknown_ns = 0;
   } else {
-    to.look_ns = now + kUnknownLookNs;
+    to.unknown_ns = std::clamp(2 * to.unknown_ns, kUnknownLookNs, kLookNs);
+    to.look_ns = now + to.unknown_ns;
   }
 }
 
@@ -100,9 +102,14 @@ bool XdpWire::send_datagram(Peer& to, PathId path, std::uint64_t frame,
     return true;
   }
   const sockaddr_in address = socket_address_of(to.end);
-  ++counters_.calls_sent;
-  if (sendto(kernel_.get(), payload.data(), payload.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-             reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+  const auto* const at = reinterpret_cast<const sockaddr*>(&address);
+  counters_.calls_sent += 2;
+  // MSG_MORE makes the kernel compute the checksum while it copies; the empty call sends. In one
+  // call it leaves the checksum to the device, and a virtual device hands the packet on without:
+  // the receiver's AF_XDP socket would take it for a wrong one.
+  if (sendto(kernel_.get(), payload.data(), payload.size(), MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE,
+             at, sizeof address) < 0 ||
+      sendto(kernel_.get(), nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, at, sizeof address) < 0) {
     if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) {
       return false;
     }

@@ -107,11 +107,6 @@ Status XdpWire::open_kernel_socket() {
   udp::grow_buffer(kernel_.get(), SO_RCVBUFFORCE, SO_RCVBUF, kKernelBufferBytes);
   set_option(kernel_.get(), IPPROTO_IP, IP_TOS, udp::kEct0);
   set_option(kernel_.get(), IPPROTO_IP, IP_RECVTOS, 1);
-  // A virtual device hands packets on with checksums that are not filled in, which a socket's
-  // receiver need not look at. Ours would take them for wrong.
-  if (!set_option(kernel_.get(), SOL_SOCKET, SO_NO_CHECK, 1)) {
-    return Status(ErrorCode::kUnavailable, "xdp wire: SO_NO_CHECK: " + errno_text());
-  }
 
   ifreq request{};
   options_.interface.copy(request.ifr_name, IFNAMSIZ - 1);
@@ -150,7 +145,9 @@ Status XdpWire::open_xdp_socket() {
     parts = std::move(asked->parts);
   }
   if (!parts.ok()) {
-    return {parts.status().code(), options_.interface + ": " + parts.status().message()};
+    const ErrorCode code = parts.status().code();
+    return {code == ErrorCode::kTimeout ? ErrorCode::kUnavailable : code,
+            options_.interface + ": " + parts.status().message()};
   }
   TUTTI_ASSIGN_OR_RETURN(xsk_, Xsk::open(std::move(*parts), xsk_options_));
   if (options_.mode == AttachMode::kAny && mode() == AttachMode::kGeneric) {

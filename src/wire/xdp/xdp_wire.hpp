@@ -40,7 +40,8 @@ struct XdpOptions {
   std::uint32_t chunk_bytes = 0;  ///< 0: as much as 64 datagrams take.
   std::uint32_t ps_per_byte = 800;
   transport::TimeNs base_rtt_ns = 50'000;
-  Bytes buffer_bytes = 16 << 20;  ///< Of frames to receive into; pinned. At most kFramesMax.
+  Bytes buffer_bytes = 16 << 20;  ///< Of frames to receive into, half of them at a time; pinned.
+  /// At most kFramesMax.
   AttachMode mode = AttachMode::kAny;
   /// Where tutti-xdp-helper listens, who is asked if this process may not. Empty: nobody.
   std::string helper;
@@ -103,10 +104,11 @@ class XdpWire : public Wire {
     std::uint32_t users = 0;         ///< add_peer() less remove_peer(); 0: the place is free.
     std::uint8_t traffic_class = 0;
     NextHop::Kind kind = NextHop::Kind::kNone;
-    std::optional<MacAddress> mac;  ///< None: datagrams leave by the UDP socket.
-    bool asks = false;              ///< So does the next packet, that the kernel asks after it.
-    bool has_told = false;          ///< That they do for good.
-    transport::TimeNs look_ns = 0;  ///< When the kernel's tables are looked at again.
+    std::optional<MacAddress> mac;     ///< None: datagrams leave by the UDP socket.
+    bool asks = false;                 ///< So does the next packet, that the kernel asks after it.
+    bool has_told = false;             ///< That they do for good.
+    transport::TimeNs look_ns = 0;     ///< When the kernel's tables are looked at again.
+    transport::TimeNs unknown_ns = 0;  ///< Pause after the last look that found no MAC address.
     std::optional<udp::Prober> prober;
     std::uint64_t token = 0;  ///< Of probes to it.
   };

@@ -21,7 +21,6 @@ namespace {
 
 constexpr int kAfXdp = 44;  ///< AF_XDP and SOL_XDP, which older C libraries lack.
 constexpr int kSolXdp = 283;
-constexpr std::uint64_t kQueueWaitNs = 500'000'000;
 constexpr unsigned kQueueRetryUs = 5'000;
 constexpr int kSendBufferBytes = 16 << 20;
 
@@ -93,7 +92,7 @@ Result<OwnedFd> open_socket(const XskOptions& options, void* memory) {
   const std::pair<int, std::uint32_t> rings[] = {
       {XDP_UMEM_FILL_RING, options.receive_frames},
       {XDP_UMEM_COMPLETION_RING, options.send_frames},
-      {XDP_RX_RING, options.receive_frames},
+      {XDP_RX_RING, options.receive_ring()},
       {XDP_TX_RING, options.send_frames},
   };
   for (const auto& [name, count] : rings) {
@@ -107,12 +106,13 @@ Result<OwnedFd> open_socket(const XskOptions& options, void* memory) {
 /// A socket on the first queue that has none. The kernel frees the queue of a closed socket a
 /// little later, so it is tried again for a while.
 Status bind_to_queue(const XskOptions& options, void* memory, XskParts* parts) {
-  const std::uint64_t until_ns = monotonic_ns() + kQueueWaitNs;
+  const std::uint64_t until_ns = monotonic_ns() + options.queue_wait_ns;
   for (std::uint32_t queue = 0;;) {
     TUTTI_ASSIGN_OR_RETURN(OwnedFd socket, open_socket(options, memory));
     sockaddr_xdp address{};
     address.sxdp_family = kAfXdp;
-    address.sxdp_flags = XDP_USE_NEED_WAKEUP;
+    address.sxdp_flags =
+        static_cast<std::uint16_t>(XDP_USE_NEED_WAKEUP | (options.allows_zero_copy ? 0 : XDP_COPY));
     address.sxdp_ifindex = static_cast<std::uint32_t>(options.interface);
     address.sxdp_queue_id = queue;
     if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
@@ -127,8 +127,8 @@ Status bind_to_queue(const XskOptions& options, void* memory, XskParts* parts) {
     if (errno != EINVAL || queue == 0) {
       return xsk_failed("no AF_XDP socket on queue " + std::to_string(queue));
     }
-    if (monotonic_ns() > until_ns) {
-      return Status(ErrorCode::kUnavailable,
+    if (monotonic_ns() >= until_ns) {
+      return Status(ErrorCode::kTimeout,
                     "xdp wire: each of the interface's " + std::to_string(queue) +
                         " queue(s) has an AF_XDP socket already, and a process needs one for each "
                         "engine: more queues (ethtool -L DEVICE combined N) or fewer engines "
@@ -143,7 +143,7 @@ Status bind_to_queue(const XskOptions& options, void* memory, XskParts* parts) {
 
 Result<XskParts> open_xsk(const XskOptions& options, XdpProgram* program) {
   const bool fits = (options.frame_bytes == 2048 || options.frame_bytes == 4096) &&
-                    std::has_single_bit(options.receive_frames) &&
+                    std::has_single_bit(options.receive_frames) && options.receive_frames >= 2 &&
                     std::has_single_bit(options.send_frames) &&
                     options.receive_frames <= kFramesMax && options.send_frames <= kFramesMax;
   if (!fits) {
@@ -208,7 +208,7 @@ Status Xsk::map(const XskOptions& options) {
     return xsk_failed("the rings of the socket are unknown (Linux 5.9 or later is needed)");
   }
   TUTTI_RETURN_IF_ERROR(
-      map_ring(receive_, XDP_PGOFF_RX_RING, offsets.rx, options.receive_frames, sizeof(xdp_desc)));
+      map_ring(receive_, XDP_PGOFF_RX_RING, offsets.rx, options.receive_ring(), sizeof(xdp_desc)));
   TUTTI_RETURN_IF_ERROR(map_ring(fill_, XDP_UMEM_PGOFF_FILL_RING, offsets.fr,
                                  options.receive_frames, sizeof(std::uint64_t)));
   TUTTI_RETURN_IF_ERROR(
@@ -256,12 +256,13 @@ void Xsk::release(std::uint64_t address) {
   is_filled_ = true;
 }
 
-void Xsk::flush() {
-  if (!std::exchange(is_filled_, false)) {
+void Xsk::flush(bool is_drained) {
+  if (std::exchange(is_filled_, false)) {
+    store(fill_.producer, fill_.mine);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else if (!is_drained) {
     return;
   }
-  store(fill_.producer, fill_.mine);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   if ((load(fill_.flags) & XDP_RING_NEED_WAKEUP) != 0) {
     (void)recvfrom(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
   }
@@ -318,7 +319,9 @@ std::uint64_t Xsk::dropped() const {
   if (getsockopt(parts_.socket.get(), kSolXdp, XDP_STATISTICS, &it, &bytes) != 0) {
     return 0;
   }
-  return it.rx_dropped + it.rx_ring_full;
+  // In copy mode rx_dropped counts frames for which the fill ring was empty. In zero copy the
+  // driver leaves them to the NIC, and the kernel counts how often it found the ring empty.
+  return it.rx_dropped + it.rx_ring_full + (parts_.is_zero_copy ? it.rx_fill_ring_empty_descs : 0);
 }
 
 bool Xsk::has_unsent() const {

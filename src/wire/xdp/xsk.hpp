@@ -23,10 +23,13 @@
 
 namespace tutti::wire::xdp {
 
-/// 16 or 32 MiB, which are pinned; windows of some connections.
+/// Frames of one half: with both halves of 4096-byte frames 64 MiB are pinned.
 inline constexpr std::uint32_t kFramesMax = 1U << 13;
 /// The kernel keeps so much of a received frame free in front of the packet (XDP_PACKET_HEADROOM).
 inline constexpr std::uint32_t kHeadroomBytes = 256;
+
+/// The kernel frees the queue of a closed socket a little later.
+inline constexpr std::uint64_t kQueueWaitNs = 500'000'000;
 
 struct XskOptions {
   int interface = 0;  ///< The kernel's number.
@@ -35,7 +38,14 @@ struct XskOptions {
   std::uint32_t frame_bytes = 2048;     ///< 2048 or 4096.
   std::uint32_t receive_frames = 4096;  ///< A power of two, to kFramesMax; so are the next.
   std::uint32_t send_frames = 2048;
+  /// With zero copy the socket's owner sees and can hold up all traffic of the queue.
+  bool allows_zero_copy = true;
+  /// How long to wait for a free queue.
+  std::uint64_t queue_wait_ns = kQueueWaitNs;
 
+  /// Received frames that wait for this process. Half: in zero copy the frames of the fill ring are
+  /// all that the queue has, and the kernel's own traffic goes on while this process is stopped.
+  std::uint32_t receive_ring() const { return receive_frames / 2; }
   std::size_t memory_bytes() const {
     return std::size_t{frame_bytes} * (receive_frames + send_frames);
   }
@@ -51,7 +61,8 @@ struct XskParts {
 };
 
 /// On the first queue that has no AF_XDP socket. `program`: is on the interface as long as that
-/// lives. Errors: the process may not, the interface has no free queue, or takes no program.
+/// lives. Errors: the process may not, the interface has no free queue (kTimeout), or takes no
+/// program.
 Result<XskParts> open_xsk(const XskOptions& options, XdpProgram* program);
 
 class Xsk {
@@ -71,7 +82,9 @@ class Xsk {
   std::span<const std::byte> frame(const xdp_desc& it) const { return {memory_ + it.addr, it.len}; }
   /// Gives frames that were received back to the kernel, which notices at flush().
   void release(std::uint64_t address);
-  void flush();
+  /// `is_drained`: receive() found nothing. The driver may then wait to be woken although this
+  /// process released nothing since the last call.
+  void flush(bool is_drained = false);
 
   /// Frames that can be sent from now.
   std::size_t free_frames();

@@ -101,6 +101,14 @@ TEST(XdpNetlink, WaysThatAreNoneOfOurs) {
   Message by_v6 = route(RTN_UNICAST);
   by_v6.attribute(RTA_OIF, 7).attribute(RTA_VIA, std::array<std::byte, 18>{});
   EXPECT_EQ(NextHop::Kind::kNone, read_next_hop(by_v6.bytes(), 7, kTarget).kind);
+  for (const int type : {RTA_ENCAP, RTA_ENCAP_TYPE}) {
+    Message tunnel = route(RTN_UNICAST);
+    tunnel.attribute(RTA_OIF, 7).attribute(type, std::uint16_t{1});
+    EXPECT_EQ(NextHop::Kind::kNone, read_next_hop(tunnel.bytes(), 7, kTarget).kind);
+  }
+  EXPECT_TRUE(is_route(other.bytes()));
+  EXPECT_FALSE(is_route(local.bytes()));
+  EXPECT_FALSE(is_route({}));
   EXPECT_EQ(NextHop::Kind::kNone, read_next_hop(neighbour(NUD_REACHABLE).bytes(), 7, kTarget).kind);
   EXPECT_EQ(NextHop::Kind::kNone, read_next_hop({}, 7, kTarget).kind);
 }

@@ -176,6 +176,9 @@ TEST(XdpWire, FirstPacketsArriveBeforeAnyAnswerOfArp) {
       pass(talk, 1, 5000);
       const std::uint64_t by_kernel = xdp(talk.pair.a).kernel_sent();
       EXPECT_GT(by_kernel, 0U);
+      // It had a checksum, though a veth leaves that out where it may.
+      EXPECT_EQ(0U, xdp(talk.pair.b).kernel_received());
+      EXPECT_EQ(0U, talk.pair.b->counters().malformed_dropped);
       usleep(5'000);
       for (std::uint64_t number = 2; number < 10; ++number) {
         pass(talk, number, 5000);
@@ -341,6 +344,22 @@ TEST(XdpWire, PacketsOfOtherQueuesArrive) {
         EXPECT_GT(xdp(talk.pair.b).kernel_received(), 50U);
       },
       {.queues = 2});
+}
+
+// The kernel takes any address for a neighbour's, if it is asked for one interface.
+TEST(XdpWire, WhatNoRouteLeadsToIsNoNeighbour) {
+  with_veth_network({}, [](const VethNetwork& network) {
+    network.enter(0);
+    const Netlink netlink;
+    const int device = static_cast<int>(if_nametoindex(VethNetwork::kDevice));
+    const std::uint32_t own = VethNetwork::address_of(0).sin_addr.s_addr;
+    const NextHop known = netlink.next_hop(device, own, VethNetwork::address_of(1).sin_addr.s_addr);
+    EXPECT_EQ(NextHop::Kind::kNeighbour, known.kind);
+    EXPECT_EQ(VethNetwork::address_of(1).sin_addr.s_addr, known.address);
+    EXPECT_EQ(NextHop::Kind::kLocal, netlink.next_hop(device, own, own).kind);
+    EXPECT_EQ(NextHop::Kind::kNone, netlink.next_hop(device, own, inet_addr("192.0.2.1")).kind);
+    return std::string();
+  });
 }
 
 // On one host nothing leaves by the interface.
