@@ -148,7 +148,7 @@ BANS = [
     Ban("std::cerr|std::clog", r"src/", r"$^", "use log() (base/log.hpp)", is_call=False),
     Ban("fork|vfork|system|popen|posix_spawnp?|execl[pe]?|execvp?e?", r"src/", r"$^",
         "a library in somebody's process starts no process"),
-    Ban("signal|sigaction|sigprocmask|pthread_sigmask", r"src/", r"src/base/thread\.cpp$",
+    Ban("signal|sigaction|sigprocmask|pthread_sigmask", r"src/", r"src/(base/thread|wire/xdp/helper_main)\.cpp$",
         "a library in somebody's process installs no handler"),
     Ban("exit|_exit|_Exit|quick_exit|abort|terminate", r"src/", r"src/base/check\.cpp",
         "return a Status; CHECK (base/check.hpp) for a broken invariant of our own"),
