@@ -268,7 +268,9 @@ TEST_F(FakeNic, add_peer__connects_though_datagrams_are_lost) {
 }
 
 TEST_F(FakeNic, reach__a_peer_that_is_not_there_is_tried) {
-  const auto a = open(options_of(0, "uc"));
+  VerbsOptions options = options_of(0, "uc");
+  options.clock = nullptr;  // It is about time.
+  const auto a = open(options);
   const auto b = open(options_of(1, "uc"));  // Does not know of a.
   const auto peer = a->add_peer(b->address(), 0);
   ASSERT_TRUE(peer.ok());
@@ -346,9 +348,11 @@ TEST_F(FakeNic, send__a_queue_pair_that_the_peers_nic_has_closed_is_replaced) {
 TEST_F(FakeNic, add_peer__fewer_queue_pairs_than_paths) {
   control().qps_max = 4 + 12;
   std::string told;
+  VerbsOptions a = options_of(0, "uc");
   VerbsOptions b = options_of(1, "uc");
+  a.clock = b.clock = nullptr;  // Both wait for a second.
   b.on_fallback = [&](const std::string& what, const std::string&) { told = what; };
-  Conversation talk([&] { return WirePair{nullptr, open(options_of(0, "uc")), open(b)}; });
+  Conversation talk([&] { return WirePair{nullptr, open(a), open(b)}; });
   EXPECT_TRUE(talk.wait([&] {
     return talk.pair.a->reach(talk.b_named_by_a).is_known &&
            talk.pair.b->reach(talk.a_named_by_b).is_known;
