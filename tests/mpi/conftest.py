@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import harness
+from missing import unavailable
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,13 +40,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("deep"):
             item.add_marker(pytest.mark.skip(reason="deep: run with -m deep"))
-
-
-def unavailable(reason: str) -> None:
-    """Skips with the reason; fails where nothing may be missing."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(params=harness.FLAVOURS)

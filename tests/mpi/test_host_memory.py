@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import harness
-from conftest import unavailable
+from missing import unavailable
 
 SCRIPT = harness.ROOT / "bench" / "host_memory.py"
 # One pair of short blocks for each collective, at one size.

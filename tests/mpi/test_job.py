@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tutti_hpc.terms import COLLECTIVES
 
-from conftest import unavailable
 from harness import Finished, Mpi, execute, find_mpi, job, plain_environment
+from missing import unavailable
 
 TITLE = "tutti summary: blocking collectives of rank 0 of {}; bytes as plan lists count them"
 # What counted.c calls: collective, size class, calls.

@@ -26,7 +26,6 @@ from tutti_hpc import api
 from tutti_hpc.terms import COLLECTIVES
 
 import harness
-from conftest import unavailable
 from harness import (
     Finished,
     Mpi,
@@ -38,6 +37,7 @@ from harness import (
     mpi4py_python,
     plain_environment,
 )
+from missing import unavailable
 
 # Parts of the programme that meet every collective, root, v-form, layout and user operation.
 QUICK = "roots,vectors,user,mixed,errors"

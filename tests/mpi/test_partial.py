@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from conftest import unavailable
 from harness import (
     MPICH_SHARES_CORES,
     Finished,
@@ -28,6 +27,7 @@ from harness import (
     job,
     plain_environment,
 )
+from missing import unavailable
 
 NONE = build_directory() / "tests" / "mpi" / "none"
 WITHOUT = {"LD_PRELOAD": ""}

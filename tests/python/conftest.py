@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from result_rows import row
 from tutti_hpc import api, paths
-from tutti_hpc.results import Latency, Machine, Results, Row, Versions
+from tutti_hpc.results import Machine, Results, Versions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -85,11 +86,6 @@ def torch_python() -> str:
     if subprocess.run(words, env=environment, capture_output=True, check=False).returncode:
         pytest.skip(f"{found} has no torch; remedy: TORCH_PYTHON names an interpreter that has it")
     return found
-
-
-def row(size: int, plan: str, p50: float, hybrid: bool = False, wrong: int | None = 0) -> Row:
-    latency = Latency(min=p50 / 2, p50=p50, p99=p50 * 2, max=p50 * 4)
-    return Row(size, plan, hybrid, latency, size / p50 / 1e3, size / p50 / 1e3 * 1.5, wrong)
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from result_rows import row
 from tutti_hpc.demo import __main__ as demo_main
 from tutti_hpc.demo import document as demo_document
 from tutti_hpc.demo import parts, picture
 from tutti_hpc.demo.document import NOISY, SAME_PLAN, Bar, Bars, Demo
 from tutti_hpc.errors import TuttiError
 from tutti_hpc.results import Results, Row
-
-from conftest import row
 
 
 def of(document: Results, rows: list[Row]) -> Results:
