@@ -75,7 +75,6 @@ class Bench {
  public:
   Bench(Api& api, Bytes most)
       : api_(api),
-        most_(most),
         source_bytes_(most + most / kShortestPiece * kSlotExtraBytes + kSlotExtraBytes),
         copy_(take(ScatterCopy::create(api, kDevice))),
         stream_(take(api.create_stream(kDevice))),
@@ -190,7 +189,6 @@ class Bench {
   }
 
   Api& api_;
-  Bytes most_;
   Bytes source_bytes_;
   ScatterCopy copy_;
   Stream stream_;

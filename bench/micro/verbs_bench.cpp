@@ -302,12 +302,13 @@ class Host : public tutti::wire::Arrivals {
       endpoint.handle_timeout(now);
     }
     wire->handle_timeout(now);
-    while (has_next_ || (has_next_ = endpoint.poll_transmit(now, &next_))) {
-      if (!wire->send(next_)) {
+    do {
+      has_next_ = has_next_ || endpoint.poll_transmit(now, &next_);
+      if (!has_next_ || !wire->send(next_)) {
         break;
       }
       has_next_ = false;
-    }
+    } while (true);
   }
 
   Endpoint endpoint;
@@ -465,7 +466,8 @@ Cost run(const Variant& variant, std::uint64_t chunks) {
   }
   const double ns_per_tick =
       static_cast<double>(cpu_ns() - start_ns) / static_cast<double>(ticks() - start_ticks);
-  const double count = static_cast<double>(messages * kMessageBytes / chunk_bytes);
+  const std::uint64_t sent = messages * kMessageBytes / chunk_bytes;
+  const auto count = static_cast<double>(sent);
   cost.sender_ns = static_cast<double>(sender_ticks) * ns_per_tick / count;
   cost.receiver_ns = static_cast<double>(receiver_ticks) * ns_per_tick / count;
   for (const ConnectionHandle handle : sender.connections) {
