@@ -32,6 +32,15 @@ void store(std::uint32_t* at, std::uint32_t value) {
   std::atomic_ref<std::uint32_t>(*at).store(value, std::memory_order_release);
 }
 
+// The kernel sets a flag and then looks at the ring once more; we write the ring and then look at
+// the flag. Neither may overtake the other. No fence: the thread sanitizer knows none.
+void store_before_look(std::uint32_t* at, std::uint32_t value) {
+  std::atomic_ref<std::uint32_t>(*at).store(value, std::memory_order_seq_cst);
+}
+std::uint32_t look(std::uint32_t* at) {
+  return std::atomic_ref<std::uint32_t>(*at).load(std::memory_order_seq_cst);
+}
+
 Status xsk_failed(const std::string& what) {
   return Status(ErrorCode::kUnavailable, "xdp wire: " + what + ": " + std::strerror(errno));
 }
@@ -258,12 +267,11 @@ void Xsk::release(std::uint64_t address) {
 
 void Xsk::flush(bool is_drained) {
   if (std::exchange(is_filled_, false)) {
-    store(fill_.producer, fill_.mine);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    store_before_look(fill_.producer, fill_.mine);
   } else if (!is_drained) {
     return;
   }
-  if ((load(fill_.flags) & XDP_RING_NEED_WAKEUP) != 0) {
+  if ((look(fill_.flags) & XDP_RING_NEED_WAKEUP) != 0) {
     (void)recvfrom(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
   }
 }
@@ -296,12 +304,11 @@ void Xsk::push(std::uint64_t address, std::uint32_t bytes) {
 }
 
 std::size_t Xsk::kick() {
-  store(send_.producer, send_.mine);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  store_before_look(send_.producer, send_.mine);
   std::size_t calls = 0;
   // A call takes 32 frames or so, and none where the way is full.
-  for (std::uint32_t before = load(send_.consumer);
-       before != send_.mine && (load(send_.flags) & XDP_RING_NEED_WAKEUP) != 0;) {
+  for (std::uint32_t before = look(send_.consumer);
+       before != send_.mine && (look(send_.flags) & XDP_RING_NEED_WAKEUP) != 0;) {
     ++calls;
     (void)sendto(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, 0);
     const std::uint32_t after = load(send_.consumer);
