@@ -103,6 +103,7 @@ def test_measure__the_document_says_which_tcp(
     options = argparse.Namespace(
         output=out, verbose=False, rate="100mbit", spine_rate="10mbit", queue="80ms", loss=["0%"],
         pattern=["ring"], way=None, headroom=False, repeats=1, seconds=1, nodes=8, failing="5%",
+        wire=[],
     )  # fmt: skip
     failed: list[tuple[int, int]] = []
     monkeypatch.setattr(
