@@ -13,6 +13,52 @@
 
 namespace tutti {
 
+bool send_with_descriptors(int socket, std::span<const std::byte> content,
+                           std::span<const int> descriptors, const sockaddr* to,
+                           socklen_t to_bytes) {
+  iovec part = {const_cast<std::byte*>(content.data()), content.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kPassedMax * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(to);
+  message.msg_namelen = to_bytes;
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(head), descriptors.data(), descriptors.size_bytes());
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(content.size());
+}
+
+bool receive_with_descriptors(int socket, int flags, std::span<std::byte> content,
+                              std::vector<Descriptor>* descriptors) {
+  iovec part = {content.data(), content.size()};
+  // Room for as many as a message can have: others the kernel would close within this call.
+  alignas(cmsghdr) char control[CMSG_SPACE(kPassedMax * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
+  for (cmsghdr* it = CMSG_FIRSTHDR(&message); got >= 0 && it != nullptr;
+       it = CMSG_NXTHDR(&message, it)) {
+    if (it->cmsg_level == SOL_SOCKET && it->cmsg_type == SCM_RIGHTS) {
+      for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= it->cmsg_len; at += sizeof(int)) {
+        int descriptor = -1;
+        std::memcpy(&descriptor, reinterpret_cast<const char*>(it) + at, sizeof descriptor);
+        descriptors->emplace_back(descriptor);
+      }
+    }
+  }
+  return got == static_cast<ssize_t>(content.size());
+}
+
 int descriptors_max() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0

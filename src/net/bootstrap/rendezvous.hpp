@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "base/result.hpp"
-#include "net/bootstrap/descriptor.hpp"
 #include "net/bootstrap/handle.hpp"
 #include "net/bootstrap/handshake.hpp"
 #include "net/observe/log.hpp"

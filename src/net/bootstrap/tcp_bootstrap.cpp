@@ -18,8 +18,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/host_name.hpp"
-#include "net/bootstrap/descriptor.hpp"
 #include "net/bootstrap/tcp_stream.hpp"
 
 namespace tutti::net {

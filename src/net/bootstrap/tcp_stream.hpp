@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-#include "net/bootstrap/descriptor.hpp"
+#include "base/descriptors.hpp"
 
 namespace tutti::net::bootstrap {
 

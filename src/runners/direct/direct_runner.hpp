@@ -132,7 +132,7 @@ class DirectRunner : public Runner {
   Result<Handle> handle_of(void* memory) const;
   /// All ranks' memory in rank order, `own` among it; as open_peers().
   Result<std::vector<void*>> map(std::span<const Handle> handles, void* own);
-  Result<std::vector<net::Descriptor>> exchange_descriptors(std::span<const Handle> handles);
+  Result<std::vector<Descriptor>> exchange_descriptors(std::span<const Handle> handles);
   Status make_memory();
   /// The slots of launches that the host counts, and behind them those of captured ones.
   Bytes arena_bytes() const;

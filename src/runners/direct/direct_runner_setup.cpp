@@ -109,7 +109,7 @@ Result<DirectRunner::Handle> DirectRunner::handle_of(void* memory) const {
   return handle;
 }
 
-Result<std::vector<net::Descriptor>> DirectRunner::exchange_descriptors(
+Result<std::vector<Descriptor>> DirectRunner::exchange_descriptors(
     std::span<const Handle> handles) {
   std::vector<FdExchange::Address> addresses;
   for (const Handle& handle : handles) {
@@ -124,7 +124,7 @@ Result<std::vector<net::Descriptor>> DirectRunner::exchange_descriptors(
 
 Result<std::vector<void*>> DirectRunner::map(std::span<const Handle> handles, void* own) {
   std::vector<void*> memories;
-  std::vector<net::Descriptor> descriptors(handles.size());  // Closed once they are mapped.
+  std::vector<Descriptor> descriptors(handles.size());  // Closed once they are mapped.
   if (fd_exchange_) {
     TUTTI_ASSIGN_OR_RETURN(descriptors, exchange_descriptors(handles));
   }

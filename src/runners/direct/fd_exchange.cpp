@@ -12,9 +12,12 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "base/descriptors.hpp"
 #include "base/system_random.hpp"
 
 namespace tutti::runners {
@@ -35,33 +38,15 @@ Status exchange_error(const char* what) {
 }
 
 /// One datagram that waits in the queue; nothing: a stranger's, or one without a descriptor.
-std::optional<std::pair<Datagram, net::Descriptor>> take(int socket) {
+std::optional<std::pair<Datagram, Descriptor>> take(int socket) {
   Datagram datagram;
-  iovec part{&datagram, sizeof datagram};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  net::Descriptor descriptor;
-  std::size_t descriptors = 0;  // Strangers may send as many as there is room for.
-  for (cmsghdr* it = CMSG_FIRSTHDR(&message); got >= 0 && it != nullptr;
-       it = CMSG_NXTHDR(&message, it)) {
-    if (it->cmsg_level == SOL_SOCKET && it->cmsg_type == SCM_RIGHTS) {
-      for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= it->cmsg_len; at += sizeof(int)) {
-        int value = -1;
-        std::memcpy(&value, reinterpret_cast<const char*>(it) + at, sizeof value);
-        descriptor.reset(value);
-        ++descriptors;
-      }
-    }
-  }
-  if (got != sizeof datagram || descriptors != 1 || descriptor.get() < 0) {
+  std::vector<Descriptor> descriptors;  // Strangers may send many.
+  if (!receive_with_descriptors(socket, MSG_DONTWAIT,
+                                std::as_writable_bytes(std::span(&datagram, 1)), &descriptors) ||
+      descriptors.size() != 1) {
     return std::nullopt;
   }
-  return std::pair(datagram, std::move(descriptor));
+  return std::pair(datagram, std::move(descriptors.front()));
 }
 
 }  // namespace
@@ -103,22 +88,11 @@ Status FdExchange::send_to_all(std::span<const Address> all, int self, int descr
     const std::size_t name_bytes =
         std::min<std::size_t>(all[rank].name_bytes, all[rank].name.size());
     std::memcpy(to.sun_path, all[rank].name.data(), name_bytes);
-    Datagram datagram{all[rank].secret, self};
-    iovec part{&datagram, sizeof datagram};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_name = &to;
-    message.msg_namelen = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name_bytes);
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof descriptor);
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
-    if (sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) {
+    const Datagram datagram{all[rank].secret, self};
+    if (!send_with_descriptors(
+            socket_.get(), std::as_bytes(std::span(&datagram, 1)), std::span(&descriptor, 1),
+            reinterpret_cast<const sockaddr*>(&to),
+            static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name_bytes))) {
       const std::string what = "rank " + std::to_string(rank) + " cannot be reached";
       return errno == EAGAIN ? Status(ErrorCode::kTimeout, exchange_error(what.c_str()).message())
                              : exchange_error(what.c_str());
@@ -127,9 +101,9 @@ Status FdExchange::send_to_all(std::span<const Address> all, int self, int descr
   return {};
 }
 
-Result<std::vector<net::Descriptor>> FdExchange::receive_from_all(int ranks, int self,
-                                                                  double timeout_s) const {
-  std::vector<net::Descriptor> received(static_cast<std::size_t>(ranks));
+Result<std::vector<Descriptor>> FdExchange::receive_from_all(int ranks, int self,
+                                                             double timeout_s) const {
+  std::vector<Descriptor> received(static_cast<std::size_t>(ranks));
   const auto end = Clock::now() + std::chrono::duration<double>(timeout_s);
   for (int missing = ranks - 1; missing > 0;) {
     const double left_s = std::chrono::duration<double>(end - Clock::now()).count();
@@ -146,7 +120,7 @@ Result<std::vector<net::Descriptor>> FdExchange::receive_from_all(int ranks, int
         datagram->first.from >= ranks || datagram->first.from == self) {
       continue;  // Anybody on this host can write here.
     }
-    net::Descriptor& place = received[static_cast<std::size_t>(datagram->first.from)];
+    Descriptor& place = received[static_cast<std::size_t>(datagram->first.from)];
     missing -= place.get() < 0 ? 1 : 0;
     place = std::move(datagram->second);
   }

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "base/result.hpp"
-#include "net/bootstrap/descriptor.hpp"
 
 namespace tutti::runners {
 
@@ -35,11 +35,10 @@ class FdExchange {
   Status send_to_all(std::span<const Address> all, int self, int descriptor) const;
   /// What the others have sent, in rank order; nothing at the own place. Errors: not all have come
   /// in time (kTimeout).
-  Result<std::vector<net::Descriptor>> receive_from_all(int ranks, int self,
-                                                        double timeout_s) const;
+  Result<std::vector<Descriptor>> receive_from_all(int ranks, int self, double timeout_s) const;
 
  private:
-  net::Descriptor socket_;
+  Descriptor socket_;
   Address address_;
 };
 

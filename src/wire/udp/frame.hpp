@@ -196,4 +196,8 @@ inline std::uint32_t offset_of(const Prefix& prefix, std::uint32_t bytes) {
   return fits ? bytes * prefix.index : UINT32_MAX;
 }
 
+inline std::size_t fragments(std::size_t bytes, std::size_t each) {
+  return (bytes + each - 1) / each;
+}
+
 }  // namespace tutti::wire::udp

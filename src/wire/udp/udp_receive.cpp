@@ -245,7 +245,7 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
     if (!decode({base + from, bytes}, prefix)) {
       ProbeHead probe;
       if (decode_probe({base + from, bytes}, probe)) {
-        take_probe(probe, now_ns);
+        probes_.take(probe, now_ns);
       } else {
         ++counters_.malformed_dropped;
       }

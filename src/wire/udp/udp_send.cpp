@@ -100,9 +100,8 @@ bool UdpWire::send(const Transmission& sent) {
   if (outcome == Outcome::kNoRoom && first > 0) {
     stopped_ = {first, prefix.packet, to.fragment_bytes, sent};
   }
-  if (content > kWatchedBytes && to.prober) {
-    to.prober->on_data();
-    probe_due_ns_ = std::min(probe_due_ns_, to.prober->due_ns());
+  if (content > kWatchedBytes) {
+    probes_.on_data(sent.peer);
   }
   return outcome == Outcome::kRecut ? send(sent) : outcome == Outcome::kTaken;
 }
@@ -224,7 +223,7 @@ UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, st
 // long, too, but has only 16 bits to tell which pieces belong together. False: it cannot be asked
 // now; the packet is lost, and the next one asks again.
 bool UdpWire::learn_way(Peer& to, int error) {
-  const std::size_t least = least_bytes(to);
+  const std::size_t least = least_fragment_bytes(to.fragment_bytes);
   const auto probe = open_socket();
   if (!probe.ok()) {
     // Known to take none: on without asking. A descriptor may never be free again.
@@ -235,9 +234,7 @@ bool UdpWire::learn_way(Peer& to, int error) {
   close(*probe);
   if (room >= least && room < to.fragment_bytes) {
     to.fragment_bytes = room;
-    if (to.prober) {
-      to.prober->limit(static_cast<std::uint16_t>(room));
-    }
+    probes_.limit(static_cast<std::size_t>(&to - peers_.data()), room);
     least_fragment_bytes_ =
         least_fragment_bytes_ == 0 ? room : std::min(least_fragment_bytes_, room);
     return true;

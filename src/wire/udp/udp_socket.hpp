@@ -52,8 +52,4 @@ inline Bytes grow_buffer(int socket, int forced, int plain, Bytes bytes) {
   return static_cast<Bytes>(std::max(got, 0));
 }
 
-inline std::size_t fragments(std::size_t bytes, std::size_t each) {
-  return (bytes + each - 1) / each;
-}
-
 }  // namespace tutti::wire::udp

@@ -73,7 +73,8 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
   std::unique_ptr<UdpWire> wire(new UdpWire(options));
   // From a random one on: a process that is started again may get the ports of the one before.
   TUTTI_RETURN_IF_ERROR(system_random(&wire->next_packet_, sizeof wire->next_packet_));
-  TUTTI_RETURN_IF_ERROR(system_random(&wire->token_, sizeof wire->token_));
+  std::uint64_t token = 0;
+  TUTTI_RETURN_IF_ERROR(system_random(&token, sizeof token));
   TUTTI_RETURN_IF_ERROR(wire->open_sockets());
   if (wire->options_.segmentation || wire->options_.coalescing) {
     wire->plain_ = wire->try_offloads();
@@ -100,6 +101,7 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
                       "TUTTI_NET_TIMESTAMPS=off");
     }
   }
+  wire->begin_probing(token);
   wire->is_open_ = true;
   return wire;
 }
@@ -262,115 +264,43 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address, std::uint8_t
   peers_[at].fragment_bytes = std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_);
   peers_[at].users = 1;
   if (is_open_) {
-    begin_probing(peers_[at], at);
+    probes_.begin(at, address, peers_[at].fragment_bytes, host_text(peer) == host_text(bound_));
   }
   return at;
 }
 
-/// Content of the longest packet that both ends may have agreed on, in the fewest bytes each.
-std::size_t UdpWire::least_bytes(const Peer& to) {
-  const std::size_t content =
-      std::min<std::size_t>(kFragmentsMax * (to.fragment_bytes - kPrefixBytes), kContentBytesMax);
-  return kPrefixBytes + fragments(content, kFragmentsMax);
+void UdpWire::begin_probing(std::uint64_t token) {
+  PeerProbes::Options options;
+  options.own = address();
+  options.paths = options_.paths;
+  options.ip_bytes = bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes;
+  options.token = token;
+  // As data is sent: by the same socket and interface, with the same rules for what is too long.
+  options.send = [this](std::size_t peer, std::size_t path, std::span<const std::byte> datagram) {
+    parts_[0] = {const_cast<std::byte*>(datagram.data()), datagram.size()};
+    std::size_t first = 0;
+    (void)send_parts(peers_[peer], senders_[path % senders_.size()], 1, datagram.size(), &first);
+  };
+  options.on_finding = [this](std::size_t peer, const Prober::Finding& finding) {
+    take_finding(peers_[peer], finding);
+  };
+  probes_ = PeerProbes(std::move(options));
 }
 
-void UdpWire::begin_probing(Peer& peer, std::size_t at) {
-  const bool is_v6 = bound_.storage.ss_family == AF_INET6;
-  Prober::Options options;
-  options.bytes = static_cast<std::uint16_t>(peer.fragment_bytes);
-  options.least_bytes =
-      static_cast<std::uint16_t>(std::min(least_bytes(peer), peer.fragment_bytes));
-  options.ip_bytes = is_v6 ? kIpv6Bytes : kIpv4Bytes;
-  options.is_near = host_text(peer.address) == host_text(bound_);
-  options.paths = options.is_near ? 1 : options_.paths;
-  peer.prober.emplace(options);
-  // Its place in the low bits: an answer finds it at once.
-  token_ = mix64(token_ + 1);
-  peer.token = (token_ << 16) | (at & 0xffff);
-  probe_due_ns_ = 0;
-}
-
-void UdpWire::probe_peers(transport::TimeNs now) {
-  probe_due_ns_ = transport::kNever;
-  for (Peer& peer : peers_) {
-    if (peer.users > 0 && peer.prober) {
-      peer.prober->poll(now, [&](const Prober::Probe& probe) { send_probe(peer, probe); });
-      tell_findings(peer);
-      probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
-    }
-  }
-}
-
-/// As data is sent: by the same socket and interface, with the same rules for what is too long.
-void UdpWire::send_probe(Peer& to, const Prober::Probe& probe) {
-  probe_.resize(std::max<std::size_t>(probe_.size(), probe.bytes));
-  const WireAddress mine = address();
-  (void)encode_probe({.is_answer = false,
-                      .path = probe.path,
-                      .bytes = probe.bytes,
-                      .round = probe.round,
-                      .token = to.token,
-                      .address = std::span(mine.bytes).first(mine.length)},
-                     probe_.data());
-  parts_[0] = {probe_.data(), probe.bytes};
-  std::size_t first = 0;
-  (void)send_parts(to, senders_[probe.path % senders_.size()], 1, probe.bytes, &first);
-}
-
-void UdpWire::take_probe(const ProbeHead& probe, transport::TimeNs now) {
-  if (probe.is_answer) {
-    const std::size_t at = probe.token & 0xffff;
-    if (at < peers_.size() && peers_[at].users > 0 && peers_[at].prober &&
-        peers_[at].token == probe.token) {
-      peers_[at].prober->on_answer(now, {probe.path, probe.bytes, probe.round});
-      tell_findings(peers_[at]);
-      probe_due_ns_ = std::min(probe_due_ns_, peers_[at].prober->due_ns());
-    }
-    return;
-  }
-  bool is_answered = false;
-  for (Peer& peer : peers_) {
-    const WireAddress address = address_of(peer.address, 0);
-    // The last two bytes are no part of the place.
-    const std::size_t bytes = address.length - 2U;
-    if (peer.users == 0 || !peer.prober || probe.address.size() != address.length ||
-        !std::equal(probe.address.begin(), probe.address.end() - 2, address.bytes.begin(),
-                    address.bytes.begin() + static_cast<std::ptrdiff_t>(bytes))) {
-      continue;
-    }
-    peer.prober->on_heard();
-    probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
-    if (!std::exchange(is_answered, true)) {
-      ProbeHead answer = probe;
-      answer.is_answer = true;
-      answer.address = {};
-      std::array<std::byte, kProbeHeadBytes> out{};
-      parts_[0] = {out.data(), encode_probe(answer, out.data())};
-      std::size_t first = 0;
-      // Each try by another path back: one that is dead does not make those there look so.
-      (void)send_parts(peer, senders_[(probe.path + (probe.round & 0xff)) % senders_.size()], 1,
-                       out.size(), &first);
-    }
-  }
-}
-
-void UdpWire::tell_findings(Peer& peer) {
-  for (auto finding = peer.prober->take_finding(); finding; finding = peer.prober->take_finding()) {
-    const FindingText text = text_of(
-        *finding, {.from = host_text(bound_),
-                   .to = host_text(peer.address),
-                   .fragment_bytes = peer.fragment_bytes,
-                   .ip_bytes = bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes,
-                   .paths = senders_.size(),
-                   .port_of = [this](std::size_t path) { return port_of(path); }});
-    fall_back(text.what, text.remedy);
-    silent_paths_ += finding->paths.size();
-    if (finding->kind == Prober::FindingKind::kSmaller) {
-      peer.fragment_bytes = finding->bytes;
-      least_fragment_bytes_ = least_fragment_bytes_ == 0
-                                  ? peer.fragment_bytes
-                                  : std::min(least_fragment_bytes_, peer.fragment_bytes);
-    }
+void UdpWire::take_finding(Peer& peer, const Prober::Finding& finding) {
+  const FindingText text =
+      text_of(finding, {.from = host_text(bound_),
+                        .to = host_text(peer.address),
+                        .fragment_bytes = peer.fragment_bytes,
+                        .ip_bytes = bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes,
+                        .paths = senders_.size(),
+                        .port_of = [this](std::size_t path) { return port_of(path); }});
+  fall_back(text.what, text.remedy);
+  if (finding.kind == Prober::FindingKind::kSmaller) {
+    peer.fragment_bytes = finding.bytes;
+    least_fragment_bytes_ = least_fragment_bytes_ == 0
+                                ? peer.fragment_bytes
+                                : std::min(least_fragment_bytes_, peer.fragment_bytes);
   }
 }
 
@@ -381,18 +311,6 @@ std::uint16_t UdpWire::port_of(std::size_t path) const {
   return ntohs(at.storage.ss_family == AF_INET6
                    ? reinterpret_cast<const sockaddr_in6&>(at.storage).sin6_port
                    : reinterpret_cast<const sockaddr_in&>(at.storage).sin_port);
-}
-
-Reach UdpWire::reach(std::uint64_t peer) const {
-  if (peer >= peers_.size() || !peers_[peer].prober) {
-    return {};
-  }
-  const Prober& it = *peers_[peer].prober;
-  return {.is_known = it.is_known(),
-          .is_tried = it.is_tried(),
-          .is_heard = it.is_heard(),
-          .is_too_small = it.is_too_small(),
-          .silent = {}};
 }
 
 Ends UdpWire::ends(std::uint64_t peer) const {
@@ -423,7 +341,9 @@ void UdpWire::name_interface(Peer& peer) {
 
 void UdpWire::remove_peer(std::uint64_t peer) {
   if (peer < peers_.size() && peers_[peer].users > 0) {
-    --peers_[peer].users;
+    if (--peers_[peer].users == 0) {
+      probes_.end(peer);
+    }
   }
 }
 
@@ -451,8 +371,9 @@ std::string UdpWire::description() const {
     text += ", datagrams of " + std::to_string(least_fragment_bytes_) +
             " bytes where a path takes no more";
   }
-  if (silent_paths_ > 0) {
-    text += ", " + std::to_string(silent_paths_) + " paths to peers on which nothing arrives";
+  if (probes_.silent_paths() > 0) {
+    text +=
+        ", " + std::to_string(probes_.silent_paths()) + " paths to peers on which nothing arrives";
   }
   if (plain_peers_ > 0) {
     text += ", " + std::to_string(plain_peers_) +

@@ -6,10 +6,10 @@
 // comes up in one (UDP_GRO), where the payload belongs if the transport knows it: its first bytes
 // are looked at (MSG_PEEK) before the whole is taken. Both offloads are tried at the start, for
 // there were kernels that mangled them; without them each fragment is a datagram of its own. A peer
-// behind a link with a smaller MTU gets smaller ones as soon as the kernel refuses the first. The
-// What drops long ones and says nothing is found by probes (prober.hpp). The
-// kernel says when it took a datagram in (SO_TIMESTAMPNS), which is tried as well; without that it
-// is when we read it. What it has to do without is told (UdpOptions::on_fallback).
+// behind a link with a smaller MTU gets smaller ones as soon as the kernel refuses the first. A
+// link that drops long ones and says nothing is found by probes (prober.hpp). The kernel says when
+// it took a datagram in (SO_TIMESTAMPNS), which is tried as well; without that it is when we read
+// it. What the wire has to do without is told (UdpOptions::on_fallback).
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 #include "wire/udp/assembly.hpp"
 #include "wire/udp/frame.hpp"
-#include "wire/udp/prober.hpp"
+#include "wire/udp/peer_probes.hpp"
 #include "wire/udp/reception_clock.hpp"
 #include "wire/udp/socket_address.hpp"
 #include "wire/wire.hpp"
@@ -60,15 +60,11 @@ class UdpWire : public Wire {
   bool send(const transport::Transmission& transmission) override;
   std::size_t send_together(std::span<const transport::Transmission> packets) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
-  void handle_timeout(transport::TimeNs now) override {
-    if (now >= probe_due_ns_) {
-      probe_peers(now);
-    }
-  }
-  Reach reach(std::uint64_t peer) const override;
+  void handle_timeout(transport::TimeNs now) override { probes_.handle_timeout(now); }
+  Reach reach(std::uint64_t peer) const override { return probes_.reach(peer); }
   Ends ends(std::uint64_t peer) const override;
   transport::TimeNs next_deadline() const override {
-    return std::min(assembly_.due_ns(), probe_due_ns_);
+    return std::min(assembly_.due_ns(), probes_.due_ns());
   }
   int file_descriptor() const override { return receiver_; }
   const WireCounters& counters() const override { return counters_; }
@@ -97,8 +93,6 @@ class UdpWire : public Wire {
     std::uint32_t plain_packets = 0;  ///< So many more go uncut: the kernel has refused to.
     bool was_plain = false;           ///< Once.
     std::uint8_t traffic_class = 0;
-    std::optional<Prober> prober;  ///< None of itself, while the wire is tried.
-    std::uint64_t token = 0;       ///< Of probes to it.
   };
 
   enum class Outcome : std::uint8_t {
@@ -133,12 +127,8 @@ class UdpWire : public Wire {
                      std::size_t* first);
   bool learn_way(Peer& to, int error);
   void name_interface(Peer& peer);
-  static std::size_t least_bytes(const Peer& to);
-  void begin_probing(Peer& peer, std::size_t at);
-  void probe_peers(transport::TimeNs now);
-  void send_probe(Peer& to, const Prober::Probe& probe);
-  void take_probe(const ProbeHead& probe, transport::TimeNs now);
-  void tell_findings(Peer& peer);
+  void begin_probing(std::uint64_t token);
+  void take_finding(Peer& peer, const Prober::Finding& finding);
   std::uint16_t port_of(std::size_t path) const;
   static std::size_t room_on_way(const Peer& to, int probe);
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
@@ -169,11 +159,8 @@ class UdpWire : public Wire {
   std::uint32_t plain_peers_ = 0;         ///< That were so once.
   std::string plain_peers_why_;
   bool has_unknown_ways_ = false;
-  transport::TimeNs probe_due_ns_ = transport::kNever;
-  std::uint64_t token_ = 0;  ///< Random; the next one's.
-  std::size_t silent_paths_ = 0;
-  std::vector<std::byte> probe_;
-  int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
+  PeerProbes probes_{{}};  ///< Of nobody, while the wire is tried.
+  int bulk_ = 0;           ///< Above 0: payload is expected, and worth a look ahead.
   std::vector<std::byte> staging_;
   std::uint64_t assembly_dropped_ = 0;   ///< Of fragments, that counters_ has.
   std::array<std::byte, 1024> short_{};  ///< A datagram that is copied together.

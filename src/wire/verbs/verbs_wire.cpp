@@ -26,7 +26,7 @@ constexpr std::uint32_t kPathsMax = 256;
 constexpr std::uint32_t kSendSlots = 2048;
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kAddressBytes = 1 + 16 + 2 + 4 + 4 + 2 + 1 + 1 + 8;
-constexpr std::byte kMagic{0xe0};  ///< Also the version of the address.
+constexpr std::byte kAddressMagic{0xe0};  ///< Also the version of the address.
 constexpr const char* kServiceNames[] = {"UC", "RC", "UD"};
 
 std::size_t aligned(std::size_t bytes) {
@@ -420,7 +420,7 @@ WireAddress VerbsWire::address() const {
   };
   const auto paths = static_cast<std::uint16_t>(options_.paths);
   const std::uint8_t mtu = mtu_code(port_.mtu_bytes);
-  put(&kMagic, 1);
+  put(&kAddressMagic, 1);
   put(gid_.gid.data(), gid_.gid.size());
   put(&port_.lid, 2);
   put(&datagrams_.qp->number, 4);
@@ -434,7 +434,7 @@ WireAddress VerbsWire::address() const {
 }
 
 Result<VerbsWire::End> VerbsWire::decode(const WireAddress& address) {
-  if (address.length != kAddressBytes || address.bytes[0] != kMagic) {
+  if (address.length != kAddressBytes || address.bytes[0] != kAddressMagic) {
     return Status(ErrorCode::kInvalidArgument, "not an address of a verbs wire");
   }
   End end;

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "wire/xdp/owned_fd.hpp"
+#include "base/descriptors.hpp"
 #include "wire/xdp/packet.hpp"
 
 namespace tutti::wire::xdp {
@@ -50,7 +50,7 @@ class Netlink {
   AttachedProgram attached_program(int interface) const;
 
  private:
-  OwnedFd socket_;
+  Descriptor socket_;
 };
 
 // The parts, for tests: what an answer's message says. Any bytes are allowed.

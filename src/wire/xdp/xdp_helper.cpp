@@ -50,14 +50,14 @@ struct HelperRequest {
 /// hold the lock of its socket for as long as it likes.
 struct HelperCheck {
   HelperRequest request;
-  std::vector<OwnedFd> descriptors;
+  std::vector<Descriptor> descriptors;
   Result<XskOptions> options = Status(ErrorCode::kInvalidArgument, "a client has one socket");
   std::atomic<bool> is_done = false;
 
   ~HelperCheck() {
     // close() would wait until a peer has taken what was sent.
     const linger none{};
-    for (const OwnedFd& it : descriptors) {
+    for (const Descriptor& it : descriptors) {
       (void)setsockopt(it.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
     }
   }
@@ -73,7 +73,6 @@ constexpr std::uint64_t kUnservedNs = 2'000'000'000;  ///< Then a client that ha
 constexpr int kLookMs = 500;                          ///< Between looks at clients that are silent.
 constexpr int kRetryMs = 10;
 constexpr unsigned kAskAgainUs = 10'000;
-constexpr std::size_t kPassedMax = 253;  ///< The kernel's limit for one message (SCM_MAX_FD).
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
 #endif
@@ -95,46 +94,14 @@ Status helper_failed(const std::string& what) {
 
 template <class T>
 bool send_with(int socket, const T& value, std::span<const int> descriptors) {
-  iovec part = {const_cast<T*>(&value), sizeof value};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-    std::memcpy(CMSG_DATA(head), descriptors.data(), descriptors.size_bytes());
-  }
-  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof value);
+  return send_with_descriptors(socket, std::as_bytes(std::span(&value, 1)), descriptors);
 }
 
-/// False: nothing, or not of this size. All descriptors that came are owned: there is room for as
-/// many as a message can have, as the kernel would close the others within this call.
 template <class T>
-bool receive_with(int socket, int flags, T* value, std::vector<OwnedFd>* descriptors) {
-  iovec part = {value, sizeof *value};
-  alignas(cmsghdr) char control[CMSG_SPACE(kPassedMax * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
-  for (cmsghdr* it = CMSG_FIRSTHDR(&message); got >= 0 && it != nullptr;
-       it = CMSG_NXTHDR(&message, it)) {
-    if (it->cmsg_level == SOL_SOCKET && it->cmsg_type == SCM_RIGHTS) {
-      for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= it->cmsg_len; at += sizeof(int)) {
-        int descriptor = -1;
-        std::memcpy(&descriptor, reinterpret_cast<const char*>(it) + at, sizeof descriptor);
-        descriptors->emplace_back(descriptor);
-      }
-    }
-  }
-  return got == static_cast<ssize_t>(sizeof *value) && value->magic == kHelperMagic;
+bool receive_with(int socket, int flags, T* value, std::vector<Descriptor>* descriptors) {
+  return receive_with_descriptors(socket, flags, std::as_writable_bytes(std::span(value, 1)),
+                                  descriptors) &&
+         value->magic == kHelperMagic;
 }
 
 Result<sockaddr_un> address_of(const std::string& path) {
@@ -155,7 +122,7 @@ int option_of(int socket, int name) {
 
 /// In a namespace of its own anybody can have any address and port.
 bool is_in_our_network(int socket) {
-  const OwnedFd its(ioctl(socket, kGetNamespace));
+  const Descriptor its(ioctl(socket, kGetNamespace));
   struct stat of_its {};
   struct stat of_ours {};
   return its.get() >= 0 && fstat(its.get(), &of_its) == 0 &&
@@ -180,7 +147,7 @@ bool has_address(std::string_view interface, std::uint32_t address) {
 }
 
 bool is_ethernet(const std::string& interface) {
-  const OwnedFd any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
   interface.copy(request.ifr_name, IFNAMSIZ - 1);
   return interface.size() < IFNAMSIZ && ioctl(any.get(), SIOCGIFHWADDR, &request) == 0 &&
@@ -339,7 +306,7 @@ Result<HelpedSocket> ask_once(const std::string& path, const XskOptions& options
     return helper_failed("it takes no request");
   }
   Answer answer;
-  std::vector<OwnedFd> descriptors;
+  std::vector<Descriptor> descriptors;
   if (!receive_with(it.connection.get(), 0, &answer, &descriptors)) {
     return Status(ErrorCode::kUnavailable, "no answer (a user has at most " +
                                                std::to_string(kClientsOfUserMax) +
@@ -393,14 +360,14 @@ Result<HelpedSocket> ask_helper(const std::string& path, const XskOptions& optio
 
 struct HelperServer::State {
   struct Client {
-    OwnedFd connection;
+    Descriptor connection;
     uid_t user = 0;
     std::shared_ptr<void> seat;  ///< Of its user's kClientsOfUserMax.
     std::uint64_t until_ns = 0;  ///< It must be served by then.
     std::shared_ptr<HelperCheck> check;
 
     // Since it is served:
-    OwnedFd kernel_socket;  ///< Keeps the port: it is nobody else's.
+    Descriptor kernel_socket;  ///< Keeps the port: it is nobody else's.
     XdpProgram program;
     std::optional<std::uint32_t> queue;
     UdpEnd end;
@@ -422,14 +389,14 @@ struct HelperServer::State {
   };
 
   HelperOptions options;
-  OwnedFd lock;
-  OwnedFd listener;
+  Descriptor lock;
+  Descriptor listener;
   struct stat bound {};  ///< The socket's file.
   std::vector<std::unique_ptr<Client>> clients;
   std::map<uid_t, std::shared_ptr<std::atomic<std::size_t>>> seats;
   std::uint64_t look_ns = 0;  ///< When the clients' ports are looked at.
   // Threads may outlive the server.
-  std::shared_ptr<OwnedFd> bell = std::make_shared<OwnedFd>();
+  std::shared_ptr<Descriptor> bell = std::make_shared<Descriptor>();
   std::shared_ptr<std::atomic<std::size_t>> closers = std::make_shared<std::atomic<std::size_t>>(0);
 
   ~State() {
@@ -452,7 +419,7 @@ struct HelperServer::State {
   }
 
   void accept_client() {
-    OwnedFd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Descriptor connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.get() < 0) {
       (void)poll(nullptr, 0, kRetryMs);  // No descriptor is free, or the client has gone.
       return;

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "base/result.hpp"
-#include "wire/xdp/owned_fd.hpp"
 #include "wire/xdp/xsk.hpp"
 
 namespace tutti::wire::xdp {
@@ -31,7 +31,7 @@ inline constexpr const char* kHelperPath = "/run/tutti-xdp-helper.sock";
 
 struct HelpedSocket {
   XskParts parts;
-  OwnedFd connection;  ///< The socket is served as long as it is open.
+  Descriptor connection;  ///< The socket is served as long as it is open.
 };
 
 /// `kernel_socket`: the UDP socket whose address and port `options.end` is. Errors: nobody listens

@@ -127,11 +127,11 @@ bool get_info(int object, Info* info) {
 }
 
 /// The link by which a program is on its interface.
-OwnedFd link_of(std::uint32_t program) {
+Descriptor link_of(std::uint32_t program) {
   bpf_attr attributes{};
   for (int i = 0; i < kLinksMax && bpf(BPF_LINK_GET_NEXT_ID, attributes) == 0; ++i) {
     const std::uint32_t id = attributes.next_id;
-    OwnedFd link(by_id(BPF_LINK_GET_FD_BY_ID, id));
+    Descriptor link(by_id(BPF_LINK_GET_FD_BY_ID, id));
     bpf_link_info info{};
     if (link.get() >= 0 && get_info(link.get(), &info) && info.type == BPF_LINK_TYPE_XDP &&
         info.prog_id == program) {
@@ -140,7 +140,7 @@ OwnedFd link_of(std::uint32_t program) {
     attributes = {};
     attributes.start_id = id;
   }
-  return OwnedFd();
+  return Descriptor();
 }
 
 Status refused(const char* what, int error) {
@@ -299,7 +299,7 @@ Result<XdpProgram> XdpProgram::attach(int interface, AttachMode mode) {
     return refused("no BPF map", errno);
   }
   const std::vector<bpf_insn> program = program_of(self.sockets_.get(), self.ends_.get());
-  OwnedFd loaded(load(program, kHasFrags, {}));
+  Descriptor loaded(load(program, kHasFrags, {}));
   if (loaded.get() < 0) {
     loaded.reset(load(program, 0, {}));
   }
@@ -333,7 +333,7 @@ Result<XdpProgram> XdpProgram::attach(int interface, AttachMode mode) {
 Result<XdpProgram> XdpProgram::find(int interface, std::uint32_t id, AttachMode mode) {
   const std::string where = "interface " + std::to_string(interface) + " has an XDP program (" +
                             std::to_string(id) + ") ";
-  const OwnedFd program(by_id(BPF_PROG_GET_FD_BY_ID, id));
+  const Descriptor program(by_id(BPF_PROG_GET_FD_BY_ID, id));
   if (program.get() < 0) {
     return refused((where + "already, and this process may not look whether it is ours; several "
                             "processes need CAP_SYS_ADMIN or a running tutti-xdp-helper")
@@ -353,7 +353,7 @@ Result<XdpProgram> XdpProgram::find(int interface, std::uint32_t id, AttachMode 
   self.mode_ = mode;
   self.link_ = link_of(id);
   for (std::size_t i = 0; i < std::min<std::size_t>(info.nr_map_ids, maps.size()); ++i) {
-    OwnedFd map(by_id(BPF_MAP_GET_FD_BY_ID, maps[i]));
+    Descriptor map(by_id(BPF_MAP_GET_FD_BY_ID, maps[i]));
     bpf_map_info of_map{};
     if (map.get() >= 0 && get_info(map.get(), &of_map)) {
       (std::string_view(of_map.name) == kEndsName ? self.ends_ : self.sockets_) = std::move(map);

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "base/result.hpp"
-#include "wire/xdp/owned_fd.hpp"
 #include "wire/xdp/packet.hpp"
 
 namespace tutti::wire::xdp {
@@ -51,15 +51,15 @@ class XdpProgram {
   void remove(std::uint32_t queue, const UdpEnd& end) const;
   AttachMode mode() const { return mode_; }
   /// What keeps it on the interface.
-  const OwnedFd& link() const { return link_; }
+  const Descriptor& link() const { return link_; }
 
  private:
   static Result<XdpProgram> attach(int interface, AttachMode mode);
   static Result<XdpProgram> find(int interface, std::uint32_t id, AttachMode mode);
 
-  OwnedFd link_;
-  OwnedFd sockets_;
-  OwnedFd ends_;
+  Descriptor link_;
+  Descriptor sockets_;
+  Descriptor ends_;
   AttachMode mode_ = AttachMode::kGeneric;
 };
 

@@ -190,7 +190,7 @@ bool XdpWire::deliver_piece(Arrivals& arrivals, const Piece& it, TimeNs now) {
   }
   udp::ProbeHead probe;
   if (udp::decode_probe(it.payload, probe)) {
-    take_probe(probe, now);
+    probes_.take(probe, now);
   } else {
     ++counters_.malformed_dropped;
   }

@@ -172,9 +172,8 @@ bool XdpWire::send(const Transmission& sent) {
   if (is_xdp) {
     kick();
   }
-  if (content > kWatchedBytes && to->prober) {
-    to->prober->on_data();
-    probe_due_ns_ = std::min(probe_due_ns_, to->prober->due_ns());
+  if (content > kWatchedBytes) {
+    probes_.on_data(sent.peer);
   }
   return true;
 }
@@ -220,83 +219,6 @@ std::size_t XdpWire::send_together(std::span<const Transmission> packets) {
     return out;
   });
   return is_sent ? packets.size() : 0;
-}
-
-void XdpWire::begin_probing(Peer& peer, std::size_t at) {
-  const std::size_t content = std::min<std::size_t>(
-      udp::kFragmentsMax * (peer.fragment_bytes - kPrefixBytes), udp::kContentBytesMax);
-  udp::Prober::Options options;
-  options.bytes = static_cast<std::uint16_t>(peer.fragment_bytes);
-  options.least_bytes = static_cast<std::uint16_t>(
-      std::min(kPrefixBytes + udp::fragments(content, udp::kFragmentsMax), peer.fragment_bytes));
-  options.ip_bytes = udp::kIpv4Bytes;
-  options.is_near = peer.kind == NextHop::Kind::kLocal;
-  options.paths = options.is_near ? 1 : options_.paths;
-  peer.prober.emplace(options);
-  // Its place in the low bits: an answer finds it at once.
-  token_ = mix64(token_ + 1);
-  peer.token = (token_ << 16) | (at & 0xffff);
-  probe_due_ns_ = 0;
-}
-
-void XdpWire::probe_peers(TimeNs now) {
-  probe_due_ns_ = transport::kNever;
-  for (Peer& peer : peers_) {
-    if (peer.users > 0 && peer.prober) {
-      peer.prober->poll(now, [&](const udp::Prober::Probe& probe) { send_probe(peer, probe); });
-      tell_findings(peer);
-      probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
-    }
-  }
-}
-
-void XdpWire::send_probe(Peer& to, const udp::Prober::Probe& probe) {
-  const WireAddress mine = address();
-  (void)send_one(to, probe.path, [&](std::byte* out) {
-    const std::size_t used =
-        udp::encode_probe({.is_answer = false,
-                           .path = probe.path,
-                           .bytes = probe.bytes,
-                           .round = probe.round,
-                           .token = to.token,
-                           .address = std::span(mine.bytes).first(mine.length)},
-                          out);
-    std::fill(out + used, out + probe.bytes, std::byte{0});
-    return out + probe.bytes;
-  });
-}
-
-void XdpWire::take_probe(const udp::ProbeHead& probe, TimeNs now) {
-  if (probe.is_answer) {
-    const std::size_t at = probe.token & 0xffff;
-    if (at < peers_.size() && peers_[at].users > 0 && peers_[at].prober &&
-        peers_[at].token == probe.token) {
-      peers_[at].prober->on_answer(now, {probe.path, probe.bytes, probe.round});
-      tell_findings(peers_[at]);
-      probe_due_ns_ = std::min(probe_due_ns_, peers_[at].prober->due_ns());
-    }
-    return;
-  }
-  bool is_answered = false;
-  for (Peer& peer : peers_) {
-    const WireAddress address = address_of(peer.end, 0);
-    // The last two bytes are no part of the place.
-    if (peer.users == 0 || !peer.prober || probe.address.size() != address.length ||
-        !std::equal(probe.address.begin(), probe.address.end() - 2, address.bytes.begin())) {
-      continue;
-    }
-    peer.prober->on_heard();
-    probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
-    if (!std::exchange(is_answered, true)) {
-      udp::ProbeHead answer = probe;
-      answer.is_answer = true;
-      answer.address = {};
-      // Each try by another path back: one that is dead does not make those there look so.
-      const auto path = static_cast<PathId>((probe.path + (probe.round & 0xff)) % options_.paths);
-      (void)send_one(peer, path,
-                     [&](std::byte* out) { return out + udp::encode_probe(answer, out); });
-    }
-  }
 }
 
 }  // namespace tutti::wire::xdp

@@ -75,12 +75,14 @@ Result<std::unique_ptr<XdpWire>> XdpWire::open(const XdpOptions& options) {
   std::unique_ptr<XdpWire> wire(new XdpWire(options));
   // From a random one on: a process that is started again may get the ports of the one before.
   TUTTI_RETURN_IF_ERROR(system_random(&wire->next_packet_, sizeof wire->next_packet_));
-  TUTTI_RETURN_IF_ERROR(system_random(&wire->token_, sizeof wire->token_));
-  wire->first_port_ = static_cast<std::uint16_t>(
-      kFirstPort + wire->token_ % (kPortsEnd - kFirstPort - options.paths));
+  std::uint64_t token = 0;
+  TUTTI_RETURN_IF_ERROR(system_random(&token, sizeof token));
+  wire->first_port_ =
+      static_cast<std::uint16_t>(kFirstPort + token % (kPortsEnd - kFirstPort - options.paths));
   TUTTI_RETURN_IF_ERROR(wire->open_kernel_socket());
   TUTTI_RETURN_IF_ERROR(wire->open_xdp_socket());
   TUTTI_RETURN_IF_ERROR(wire->open_epoll());
+  wire->begin_probing(token);
   return wire;
 }
 
@@ -234,13 +236,13 @@ Result<std::uint64_t> XdpWire::add_peer(const WireAddress& address, std::uint8_t
   peer.fragment_bytes = std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_);
   peer.users = 1;
   look(peer, monotonic_ns());
-  begin_probing(peer, at);
+  probes_.begin(at, address, peer.fragment_bytes, peer.kind == NextHop::Kind::kLocal);
   return at;
 }
 
 void XdpWire::remove_peer(std::uint64_t peer) {
-  if (Peer* const it = find(peer)) {
-    --it->users;
+  if (Peer* const it = find(peer); it != nullptr && --it->users == 0) {
+    probes_.end(peer);
   }
 }
 
@@ -248,49 +250,49 @@ void XdpWire::handle_timeout(transport::TimeNs now) {
   if (now >= kick_due_ns_) {
     kick();
   }
-  if (now >= probe_due_ns_) {
-    probe_peers(now);
-  }
+  probes_.handle_timeout(now);
 }
 
 transport::TimeNs XdpWire::next_deadline() const {
   // Pieces that wait for nothing are to be taken now: no descriptor tells of them.
   const transport::TimeNs pieces_ns =
       held_ns_ == transport::kNever && piece_count_ > 0 ? 0 : held_ns_;
-  return std::min({assembly_.due_ns(), probe_due_ns_, kick_due_ns_, pieces_ns});
+  return std::min({assembly_.due_ns(), probes_.due_ns(), kick_due_ns_, pieces_ns});
 }
 
 std::uint16_t XdpWire::port_of(std::size_t path) const {
   return static_cast<std::uint16_t>(first_port_ + path % options_.paths);
 }
 
-void XdpWire::tell_findings(Peer& peer) {
-  for (auto finding = peer.prober->take_finding(); finding; finding = peer.prober->take_finding()) {
-    const udp::FindingText text =
-        udp::text_of(*finding, {.from = end_text(end_, false),
-                                .to = end_text(peer.end, false),
-                                .fragment_bytes = peer.fragment_bytes,
-                                .ip_bytes = udp::kIpv4Bytes,
-                                .paths = options_.paths,
-                                .port_of = [this](std::size_t path) { return port_of(path); }});
-    fall_back(text.what, text.remedy);
-    silent_paths_ += finding->paths.size();
-    if (finding->kind == udp::Prober::FindingKind::kSmaller) {
-      peer.fragment_bytes = finding->bytes;
-    }
-  }
+void XdpWire::begin_probing(std::uint64_t token) {
+  udp::PeerProbes::Options options;
+  options.own = address();
+  options.paths = options_.paths;
+  options.ip_bytes = udp::kIpv4Bytes;
+  options.token = token;
+  options.send = [this](std::size_t peer, std::size_t path, std::span<const std::byte> datagram) {
+    (void)send_one(peers_[peer], static_cast<transport::PathId>(path), [&](std::byte* out) {
+      return std::copy(datagram.begin(), datagram.end(), out);
+    });
+  };
+  options.on_finding = [this](std::size_t peer, const udp::Prober::Finding& finding) {
+    take_finding(peers_[peer], finding);
+  };
+  probes_ = udp::PeerProbes(std::move(options));
 }
 
-Reach XdpWire::reach(std::uint64_t peer) const {
-  if (peer >= peers_.size() || !peers_[peer].prober) {
-    return {};
+void XdpWire::take_finding(Peer& peer, const udp::Prober::Finding& finding) {
+  const udp::FindingText text =
+      udp::text_of(finding, {.from = end_text(end_, false),
+                             .to = end_text(peer.end, false),
+                             .fragment_bytes = peer.fragment_bytes,
+                             .ip_bytes = udp::kIpv4Bytes,
+                             .paths = options_.paths,
+                             .port_of = [this](std::size_t path) { return port_of(path); }});
+  fall_back(text.what, text.remedy);
+  if (finding.kind == udp::Prober::FindingKind::kSmaller) {
+    peer.fragment_bytes = finding.bytes;
   }
-  const udp::Prober& it = *peers_[peer].prober;
-  return {.is_known = it.is_known(),
-          .is_tried = it.is_tried(),
-          .is_heard = it.is_heard(),
-          .is_too_small = it.is_too_small(),
-          .silent = {}};
 }
 
 Ends XdpWire::ends(std::uint64_t peer) const {
@@ -324,8 +326,9 @@ std::string XdpWire::report() const {
     text += ", " + std::to_string(kernel_sent_) + " datagrams sent and " +
             std::to_string(kernel_received_) + " received by the kernel's UDP";
   }
-  if (silent_paths_ > 0) {
-    text += ", " + std::to_string(silent_paths_) + " paths to peers on which nothing arrives";
+  if (probes_.silent_paths() > 0) {
+    text +=
+        ", " + std::to_string(probes_.silent_paths()) + " paths to peers on which nothing arrives";
   }
   return text;
 }

@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "wire/udp/assembly.hpp"
 #include "wire/udp/frame.hpp"
-#include "wire/udp/prober.hpp"
+#include "wire/udp/peer_probes.hpp"
 #include "wire/udp/socket_address.hpp"
 #include "wire/wire.hpp"
 #include "wire/xdp/netlink.hpp"
-#include "wire/xdp/owned_fd.hpp"
 #include "wire/xdp/packet.hpp"
 #include "wire/xdp/xdp_program.hpp"
 #include "wire/xdp/xsk.hpp"
@@ -65,7 +65,7 @@ class XdpWire : public Wire {
   std::size_t send_together(std::span<const transport::Transmission> packets) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
   void handle_timeout(transport::TimeNs now) override;
-  Reach reach(std::uint64_t peer) const override;
+  Reach reach(std::uint64_t peer) const override { return probes_.reach(peer); }
   Ends ends(std::uint64_t peer) const override;
   transport::TimeNs next_deadline() const override;
   int file_descriptor() const override { return epoll_.get(); }
@@ -109,8 +109,6 @@ class XdpWire : public Wire {
     bool has_told = false;             ///< That they do for good.
     transport::TimeNs look_ns = 0;     ///< When the kernel's tables are looked at again.
     transport::TimeNs unknown_ns = 0;  ///< Pause after the last look that found no MAC address.
-    std::optional<udp::Prober> prober;
-    std::uint64_t token = 0;  ///< Of probes to it.
   };
 
   explicit XdpWire(const XdpOptions& options);
@@ -142,12 +140,8 @@ class XdpWire : public Wire {
                        std::span<const std::byte> content, bool ecn);
   std::size_t receive_by_kernel(Arrivals& arrivals, std::size_t packets_max, transport::TimeNs now);
 
-  // Probes (prober.hpp).
-  void begin_probing(Peer& peer, std::size_t at);
-  void probe_peers(transport::TimeNs now);
-  void send_probe(Peer& to, const udp::Prober::Probe& probe);
-  void take_probe(const udp::ProbeHead& probe, transport::TimeNs now);
-  void tell_findings(Peer& peer);
+  void begin_probing(std::uint64_t token);
+  void take_finding(Peer& peer, const udp::Prober::Finding& finding);
 
   XdpOptions options_;
   XskOptions xsk_options_;
@@ -155,16 +149,15 @@ class XdpWire : public Wire {
   MacAddress mac_{};
   UdpEnd end_;
   std::uint16_t first_port_ = 0;  ///< Of path 0, in host byte order; others follow.
-  OwnedFd kernel_;                ///< The UDP socket.
+  Descriptor kernel_;             ///< The UDP socket.
   XdpProgram program_;            ///< Or the helper has it:
-  OwnedFd helper_;                ///< connected as long as we need it.
+  Descriptor helper_;             ///< connected as long as we need it.
   std::unique_ptr<Xsk> xsk_;
-  OwnedFd epoll_;
+  Descriptor epoll_;
   Netlink netlink_;
   std::vector<Peer> peers_;
   std::uint64_t next_packet_ = 0;
-  std::uint64_t token_ = 0;  ///< Random; the next one's.
-  transport::TimeNs probe_due_ns_ = transport::kNever;
+  udp::PeerProbes probes_{{}};
   transport::TimeNs kick_due_ns_ = transport::kNever;
 
   std::array<Piece, kPiecesMax> pieces_;
@@ -181,7 +174,6 @@ class XdpWire : public Wire {
   std::uint64_t assembly_dropped_ = 0;
   std::uint64_t kernel_sent_ = 0;
   std::uint64_t kernel_received_ = 0;
-  std::size_t silent_paths_ = 0;
   WireCounters counters_;
 };
 

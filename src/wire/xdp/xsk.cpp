@@ -45,8 +45,8 @@ Status xsk_failed(const std::string& what) {
   return Status(ErrorCode::kUnavailable, "xdp wire: " + what + ": " + std::strerror(errno));
 }
 
-Result<OwnedFd> open_memory(const XskOptions& options) {
-  OwnedFd memory(memfd_create("tutti-xdp", MFD_CLOEXEC));
+Result<Descriptor> open_memory(const XskOptions& options) {
+  Descriptor memory(memfd_create("tutti-xdp", MFD_CLOEXEC));
   if (memory.get() < 0) {
     return xsk_failed("no memory for frames");
   }
@@ -74,8 +74,8 @@ struct Mapping {
 };
 
 /// What of a socket comes before a queue is chosen.
-Result<OwnedFd> open_socket(const XskOptions& options, void* memory) {
-  OwnedFd it(socket(kAfXdp, SOCK_RAW | SOCK_CLOEXEC, 0));
+Result<Descriptor> open_socket(const XskOptions& options, void* memory) {
+  Descriptor it(socket(kAfXdp, SOCK_RAW | SOCK_CLOEXEC, 0));
   if (it.get() < 0) {
     if (errno == EPERM || errno == EACCES) {
       return Status(ErrorCode::kUnsupported,
@@ -117,7 +117,7 @@ Result<OwnedFd> open_socket(const XskOptions& options, void* memory) {
 Status bind_to_queue(const XskOptions& options, void* memory, XskParts* parts) {
   const std::uint64_t until_ns = monotonic_ns() + options.queue_wait_ns;
   for (std::uint32_t queue = 0;;) {
-    TUTTI_ASSIGN_OR_RETURN(OwnedFd socket, open_socket(options, memory));
+    TUTTI_ASSIGN_OR_RETURN(Descriptor socket, open_socket(options, memory));
     sockaddr_xdp address{};
     address.sxdp_family = kAfXdp;
     address.sxdp_flags =

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "base/result.hpp"
-#include "wire/xdp/owned_fd.hpp"
 #include "wire/xdp/packet.hpp"
 #include "wire/xdp/xdp_program.hpp"
 
@@ -53,8 +53,8 @@ struct XskOptions {
 
 /// What opening one gives.
 struct XskParts {
-  OwnedFd socket;
-  OwnedFd memory;  ///< A memfd of XskOptions::memory_bytes().
+  Descriptor socket;
+  Descriptor memory;  ///< A memfd of XskOptions::memory_bytes().
   std::uint32_t queue = 0;
   AttachMode mode = AttachMode::kGeneric;
   bool is_zero_copy = false;

@@ -14,8 +14,6 @@
 namespace tutti::runners {
 namespace {
 
-using net::Descriptor;
-
 /// A file with one number in it.
 Descriptor file_of(int number) {
   Descriptor file(memfd_create("fd_exchange", MFD_CLOEXEC));

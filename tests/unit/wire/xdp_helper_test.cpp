@@ -213,9 +213,9 @@ Status ask_with(const VethNetwork& network, int kernel_socket,
 }
 
 /// A UDP socket of a host. `option`: of SOL_SOCKET, set to 1 before bind().
-OwnedFd bound_socket(const VethNetwork& network, int side, std::uint16_t port, int option = 0) {
+Descriptor bound_socket(const VethNetwork& network, int side, std::uint16_t port, int option = 0) {
   network.enter(side);
-  OwnedFd it(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  Descriptor it(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   if (option != 0) {
     EXPECT_EQ(0, setsockopt(it.get(), SOL_SOCKET, option, &on, sizeof on));
@@ -228,7 +228,7 @@ OwnedFd bound_socket(const VethNetwork& network, int side, std::uint16_t port, i
   return it;
 }
 
-std::uint16_t port_of(const OwnedFd& socket) {
+std::uint16_t port_of(const Descriptor& socket) {
   sockaddr_in bound{};
   socklen_t bytes = sizeof bound;
   EXPECT_EQ(0, getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &bytes));
@@ -239,11 +239,11 @@ constexpr int kArriving = 16;
 
 /// Sends datagrams from as many ports of the other host, as their queue depends on that, to this
 /// port of host 0; how many `receiver` gets.
-int arriving(const VethNetwork& network, const OwnedFd& receiver, std::uint16_t port) {
+int arriving(const VethNetwork& network, const Descriptor& receiver, std::uint16_t port) {
   sockaddr_in to = VethNetwork::address_of(0);
   to.sin_port = htons(port);
   for (int i = 0; i < kArriving; ++i) {
-    const OwnedFd sender = bound_socket(network, 1, 0);
+    const Descriptor sender = bound_socket(network, 1, 0);
     EXPECT_EQ(1,
               sendto(sender.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to));
   }
@@ -260,12 +260,12 @@ TEST(XdpHelper, WhoLeavesGetsNothingMore) {
   with_helpers(
       [](const VethNetwork& network) {
         const Helper helper(network, 0);
-        OwnedFd own = bound_socket(network, 0, 0);
+        Descriptor own = bound_socket(network, 0, 0);
         const std::uint16_t port = port_of(own);
         auto leaver = ask_for(network, own.get());
         ASSERT_TRUE(leaver.ok()) << leaver.status().message();
         EXPECT_EQ(0U, leaver->parts.queue);
-        const OwnedFd others = bound_socket(network, 0, 0);
+        const Descriptor others = bound_socket(network, 0, 0);
         const auto other = ask_for(network, others.get());
         ASSERT_TRUE(other.ok()) << other.status().message();
         EXPECT_TRUE(helper.has_clients(2));
@@ -273,7 +273,7 @@ TEST(XdpHelper, WhoLeavesGetsNothingMore) {
         own.reset();
         leaver->connection.reset();
         EXPECT_TRUE(helper.has_clients(1));
-        const OwnedFd next = bound_socket(network, 0, port);
+        const Descriptor next = bound_socket(network, 0, port);
         ASSERT_GE(next.get(), 0) << "the port is not free";
         EXPECT_EQ(kArriving, arriving(network, next, port));
         network.enter(0);
@@ -287,7 +287,7 @@ TEST(XdpHelper, PortsAreKeptWhileTheyAreServed) {
   with_helpers([](const VethNetwork& network) {
     const Helper helper(network, 0);
     for (const std::uint16_t wanted : {0, 5010}) {
-      const OwnedFd own = bound_socket(network, 0, wanted);
+      const Descriptor own = bound_socket(network, 0, wanted);
       const std::uint16_t port = port_of(own);
       const auto asked = ask_for(network, own.get());
       ASSERT_TRUE(asked.ok()) << asked.status().message();
@@ -306,16 +306,16 @@ TEST(XdpHelper, SharedPortsAreRefused) {
   with_helpers([](const VethNetwork& network) {
     const Helper helper(network, 0);
     for (const auto& [option, port] : {std::pair(SO_REUSEADDR, 5022), {SO_REUSEPORT, 5023}}) {
-      const OwnedFd own = bound_socket(network, 0, static_cast<std::uint16_t>(port), option);
+      const Descriptor own = bound_socket(network, 0, static_cast<std::uint16_t>(port), option);
       const Status status = ask_with(network, own.get());
       EXPECT_NE(std::string::npos, status.message().find("another socket's")) << status.message();
     }
-    OwnedFd own = bound_socket(network, 0, 0);
+    Descriptor own = bound_socket(network, 0, 0);
     ASSERT_EQ(0, setsockopt(own.get(), SOL_SOCKET, SO_BINDTODEVICE, "wire0", 6));
     EXPECT_FALSE(ask_with(network, own.get()).ok());
     // What allowed it before is forgotten: two have the port, though neither shares it now.
     own = bound_socket(network, 0, 5021, SO_REUSEADDR);
-    const OwnedFd other = bound_socket(network, 0, 5021, SO_REUSEADDR);
+    const Descriptor other = bound_socket(network, 0, 5021, SO_REUSEADDR);
     ASSERT_GE(other.get(), 0);
     const int off = 0;
     ASSERT_EQ(0, setsockopt(own.get(), SOL_SOCKET, SO_REUSEADDR, &off, sizeof off));
@@ -334,7 +334,7 @@ TEST(XdpHelper, SharedPortsAreRefused) {
 TEST(XdpHelper, OnlyItsInterfacesAreServed) {
   with_helpers([](const VethNetwork& network) {
     const Helper helper(network, 0);
-    const OwnedFd own = bound_socket(network, 0, 0);
+    const Descriptor own = bound_socket(network, 0, 0);
     const Status status = ask_with(network, own.get(), "lo");
     EXPECT_NE(std::string::npos, status.message().find("does not serve interface 'lo'"))
         << status.message();
@@ -345,8 +345,8 @@ TEST(XdpHelper, OnlyItsInterfacesAreServed) {
   });
 }
 
-OwnedFd connected(int side) {
-  OwnedFd it(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+Descriptor connected(int side) {
+  Descriptor it(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path_of(side).copy(address.sun_path, sizeof address.sun_path - 1);
@@ -358,7 +358,7 @@ OwnedFd connected(int side) {
 TEST(XdpHelper, IdleConnectionsAreLimited) {
   with_helpers([](const VethNetwork& network) {
     const Helper helper(network, 0);
-    std::vector<OwnedFd> idle;
+    std::vector<Descriptor> idle;
     become_nobody();
     for (int i = 0; i < 70; ++i) {
       idle.push_back(connected(0));
@@ -378,14 +378,14 @@ TEST(XdpHelper, RefusedDescriptorsDoNotBlockIt) {
   with_helpers([](const VethNetwork& network) {
     const Helper helper(network, 0);
     network.enter(0);
-    const OwnedFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = VethNetwork::address_of(0);
     address.sin_port = htons(5030);
     const auto* const at = reinterpret_cast<const sockaddr*>(&address);
     ASSERT_EQ(0, bind(listener.get(), at, sizeof address));
     ASSERT_EQ(0, listen(listener.get(), 1));
     {
-      const OwnedFd sender(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      const Descriptor sender(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       (void)connect(sender.get(), at, sizeof address);
       const std::vector<char> much(1 << 20);
       while (send(sender.get(), much.data(), much.size(), 0) > 0) {
@@ -393,7 +393,7 @@ TEST(XdpHelper, RefusedDescriptorsDoNotBlockIt) {
       const linger hour{.l_onoff = 1, .l_linger = 3600};
       ASSERT_EQ(0, setsockopt(sender.get(), SOL_SOCKET, SO_LINGER, &hour, sizeof hour));
       // The helper's is the last descriptor when it closes it.
-      const OwnedFd client = connected(0);
+      const Descriptor client = connected(0);
       alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
       iovec part = {control, 1};
       msghdr message{};
@@ -428,20 +428,20 @@ TEST(XdpHelper, PortsOfOthersAreRefused) {
       if (port != 0) {
         EXPECT_EQ(0, bind(socket, reinterpret_cast<const sockaddr*>(&bound), sizeof bound));
       }
-      return OwnedFd(socket);
+      return Descriptor(socket);
     };
-    const std::pair<const char*, OwnedFd> refused[] = {
+    const std::pair<const char*, Descriptor> refused[] = {
         {"not bound", socket_of(0, SOCK_DGRAM, "0.0.0.0", 0)},
         {"any address", socket_of(0, SOCK_DGRAM, "0.0.0.0", 5001)},
         {"another interface", socket_of(0, SOCK_DGRAM, "127.0.0.1", 5002)},
         {"TCP", socket_of(0, SOCK_STREAM, "10.77.0.1", 5003)},
         {"another network", socket_of(1, SOCK_DGRAM, "10.77.0.2", 5004)},
-        {"no socket", OwnedFd(dup(0))},
+        {"no socket", Descriptor(dup(0))},
     };
     for (const auto& [name, socket] : refused) {
       EXPECT_FALSE(ask_with(network, socket.get()).ok()) << name;
     }
-    const OwnedFd own = socket_of(0, SOCK_DGRAM, "10.77.0.1", 5005);
+    const Descriptor own = socket_of(0, SOCK_DGRAM, "10.77.0.1", 5005);
     const Status status = ask_with(network, own.get());
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_TRUE(helper.has_clients(0));
@@ -453,7 +453,7 @@ TEST(XdpHelper, NoiseIsHarmless) {
   with_helpers([](const VethNetwork& network) {
     const Helper helper(network, 0);
     for (const std::size_t bytes : {0, 1, 4, 35, 36, 37, 1000}) {
-      const OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
       sockaddr_un address{};
       address.sun_family = AF_UNIX;
       path_of(0).copy(address.sun_path, sizeof address.sun_path - 1);
@@ -483,7 +483,7 @@ TEST(XdpHelper, OnePathHasOneHelper) {
   EXPECT_FALSE(HelperServer::open(helper_options(std::string(200, 'x'))).ok());
   // A socket that nobody listens at is of one that was killed.
   {
-    const OwnedFd killed(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const Descriptor killed(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
@@ -496,7 +496,7 @@ TEST(XdpHelper, OnePathHasOneHelper) {
 TEST(XdpHelper, FilesThatAreNoSocketsStay) {
   const std::string path = path_of(0);
   const std::string link = path + ".link";
-  OwnedFd(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  Descriptor(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   ASSERT_EQ(0, symlink(path.c_str(), link.c_str()));
   for (const std::string& it : {path, link}) {
     const auto server = HelperServer::open(helper_options(it));
