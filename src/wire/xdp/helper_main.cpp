@@ -3,6 +3,7 @@
 //
 // tutti-xdp-helper: opens AF_XDP sockets for jobs that run without privileges (xdp_helper.hpp).
 #include <grp.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -77,6 +78,13 @@ int main(int argc, char** argv) {
   if (!group.empty() && members == nullptr) {
     return fail("there is no group '" + group + "'");
   }
+  // A client it serves has some five descriptors here.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  options.on_refusal = [](const std::string& text) { (void)fail(text); };
   const std::string path = options.path;
   options.mode = members == nullptr ? 0600 : 0660;
   auto server = HelperServer::open(std::move(options));

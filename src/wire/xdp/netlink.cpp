@@ -16,7 +16,7 @@ namespace tutti::wire::xdp {
 namespace {
 
 constexpr std::size_t kAnswerBytes = 16384;
-constexpr int kStrangersMax = 16;  ///< Messages that are no answer, and are skipped.
+constexpr int kUnrelatedMessagesMax = 16;  ///< Messages that are no answer, and are skipped.
 
 /// A message that is being written: head, body, attributes.
 class Question {
@@ -61,7 +61,7 @@ std::vector<std::byte> ask(int socket, Question& question) {
   }
   // The kernel answers before send() returns.
   std::vector<std::byte> answer(kAnswerBytes);
-  for (int i = 0; i < kStrangersMax; ++i) {
+  for (int i = 0; i < kUnrelatedMessagesMax; ++i) {
     const ssize_t got = recv(socket, answer.data(), answer.size(), MSG_DONTWAIT);
     nlmsghdr head;
     if (got < static_cast<ssize_t>(sizeof head)) {

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -35,7 +36,7 @@
 
 namespace tutti::wire::xdp {
 
-inline constexpr std::uint32_t kHelperMagic = 0x78647032;  ///< Also the version of what follows.
+inline constexpr std::uint32_t kHelperMagic = 0x78647033;  ///< Also the version of what follows.
 
 struct HelperRequest {
   std::uint32_t magic = kHelperMagic;
@@ -85,6 +86,7 @@ struct Answer {
   std::uint32_t queue = 0;
   std::uint32_t mode = 0;
   std::uint32_t is_zero_copy = 0;
+  std::uint32_t native_error = 0;
   std::array<char, 512> message{};
 };
 
@@ -159,14 +161,14 @@ bool is_ethernet(const std::string& interface) {
 class BoundPorts {
  public:
   explicit BoundPorts(bool with_any_of_v6) {
-    read("/proc/thread-self/net/udp", [this](const char* line) {
+    is_complete_ = read("/proc/thread-self/net/udp", [this](const char* line) {
       std::uint32_t address = 0;
       unsigned port = 0;
       if (std::sscanf(line, "%*u: %8x:%4x", &address, &port) == 2) {
         ends_.push_back({address, htons(static_cast<std::uint16_t>(port))});
       }
     });
-    read("/proc/thread-self/net/udp6", [this, with_any_of_v6](const char* line) {
+    const auto take_v6 = [this, with_any_of_v6](const char* line) {
       std::uint32_t words[4] = {};
       unsigned port = 0;
       // Addresses of IPv4 begin with 0:0:ffff.
@@ -176,8 +178,13 @@ class BoundPorts {
           (words[2] == htonl(0xffff) || (with_any_of_v6 && words[2] == 0 && words[3] == 0))) {
         ends_.push_back({words[3], htons(static_cast<std::uint16_t>(port))});
       }
-    });
+    };
+    // A kernel without IPv6 has no such table.
+    is_complete_ = (read("/proc/thread-self/net/udp6", take_v6) || errno == ENOENT) && is_complete_;
   }
+
+  /// False: a table could not be read; nothing is known of any port.
+  bool is_complete() const { return is_complete_; }
 
   /// Whether one socket has it, and no more. Several can if they allowed it, or were bound to
   /// different interfaces, at the time of bind().
@@ -189,18 +196,22 @@ class BoundPorts {
 
  private:
   template <class Take>
-  static void read(const char* path, Take&& take) {
+  static bool read(const char* path, Take&& take) {
     std::FILE* const file = std::fopen(path, "re");
+    if (file == nullptr) {
+      return false;
+    }
     char line[512];
-    while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr) {
+    while (std::fgets(line, sizeof line, file) != nullptr) {
       take(line);
     }
-    if (file != nullptr) {
-      std::fclose(file);
-    }
+    const bool is_whole = std::ferror(file) == 0;
+    std::fclose(file);
+    return is_whole;
   }
 
   std::vector<UdpEnd> ends_;
+  bool is_complete_ = false;
 };
 
 /// Whether its options forbid that others are bound to the same address and port.
@@ -254,9 +265,13 @@ Result<XskOptions> options_of(const HelperOptions& allowed, uid_t user,
     return Status(ErrorCode::kInvalidArgument,
                   "the UDP socket is not bound to an address of interface '" + interface + "'");
   }
-  if (!is_exclusive(kernel_socket) || !pin_port(kernel_socket, bound) ||
-      !is_exclusive(kernel_socket) ||
-      !BoundPorts(true).is_of_one({bound.sin_addr.s_addr, bound.sin_port})) {
+  const bool is_pinned =
+      is_exclusive(kernel_socket) && pin_port(kernel_socket, bound) && is_exclusive(kernel_socket);
+  const BoundPorts ports(true);
+  if (!ports.is_complete()) {
+    return helper_failed("the helper cannot read /proc/net/udp");
+  }
+  if (!is_pinned || !ports.is_of_one({bound.sin_addr.s_addr, bound.sin_port})) {
     return Status(ErrorCode::kInvalidArgument,
                   "the UDP socket's port may be another socket's, too (SO_REUSEADDR, SO_REUSEPORT, "
                   "SO_BINDTODEVICE, or bound by another process)");
@@ -303,14 +318,18 @@ Result<HelpedSocket> ask_once(const std::string& path, const XskOptions& options
     return helper_failed("interface " + std::to_string(options.interface));
   }
   if (!send_with(it.connection.get(), request, std::span(&kernel_socket, 1))) {
-    return helper_failed("it takes no request");
+    return helper_failed("the request cannot be sent");
   }
   Answer answer;
   std::vector<Descriptor> descriptors;
+  errno = 0;
   if (!receive_with(it.connection.get(), 0, &answer, &descriptors)) {
-    return Status(ErrorCode::kUnavailable, "no answer (a user has at most " +
-                                               std::to_string(kClientsOfUserMax) +
-                                               " connections), or one of another version");
+    return Status(ErrorCode::kUnavailable,
+                  errno == EAGAIN
+                      ? "no answer within " + std::to_string(kAnswerS) + " s"
+                      : "it closed the connection (a user has at most " +
+                            std::to_string(kClientsOfUserMax) +
+                            "), or is of another version of Tutti; update it and restart it");
   }
   if (answer.code != 0 || descriptors.size() != 2) {
     answer.message.back() = '\0';
@@ -324,21 +343,18 @@ Result<HelpedSocket> ask_once(const std::string& path, const XskOptions& options
   it.parts.queue = answer.queue;
   it.parts.mode = static_cast<AttachMode>(answer.mode);
   it.parts.is_zero_copy = answer.is_zero_copy != 0;
+  it.parts.native_error = static_cast<int>(answer.native_error);
   return it;
 }
 
-/// Runs it in a thread that nobody waits for; at once if there is none to be had.
-template <class Body>
-void run_elsewhere(Body body) {
-  auto shared = std::make_shared<Body>(std::move(body));
+/// Runs it in a thread that nobody waits for. False: there is none to be had, and it did not run.
+bool run_elsewhere(const std::shared_ptr<std::function<void()>>& body) {
   try {
-    std::thread([shared]() mutable {
-      (*shared)();
-      shared.reset();
-    }).detach();
+    std::thread([body] { (*body)(); }).detach();
   } catch (const std::system_error&) {
-    (*shared)();
+    return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -396,7 +412,7 @@ struct HelperServer::State {
   std::map<uid_t, std::shared_ptr<std::atomic<std::size_t>>> seats;
   std::uint64_t look_ns = 0;  ///< When the clients' ports are looked at.
   // Threads may outlive the server.
-  std::shared_ptr<Descriptor> bell = std::make_shared<Descriptor>();
+  std::shared_ptr<Descriptor> wake_event = std::make_shared<Descriptor>();
   std::shared_ptr<std::atomic<std::size_t>> closers = std::make_shared<std::atomic<std::size_t>>(0);
 
   ~State() {
@@ -412,10 +428,14 @@ struct HelperServer::State {
   void dispose(std::unique_ptr<Client> client) const {
     client->leave();
     ++*closers;
-    run_elsewhere([client = std::shared_ptr<Client>(std::move(client)), count = closers]() mutable {
-      client.reset();
-      --*count;
-    });
+    const auto close = std::make_shared<std::function<void()>>(
+        [client = std::shared_ptr<Client>(std::move(client)), count = closers]() mutable {
+          client.reset();
+          --*count;
+        });
+    if (!run_elsewhere(close)) {
+      (*close)();
+    }
   }
 
   void accept_client() {
@@ -454,13 +474,18 @@ struct HelperServer::State {
       return false;
     }
     client.check = check;
-    run_elsewhere([check, allowed = options, user = client.user, seat = client.seat, bell = bell] {
-      if (check->descriptors.size() == 1) {
-        check->options = options_of(allowed, user, check->request, check->descriptors[0].get());
-      }
+    const auto look = std::make_shared<std::function<void()>>(
+        [check, allowed = options, user = client.user, seat = client.seat, wake = wake_event] {
+          if (check->descriptors.size() == 1) {
+            check->options = options_of(allowed, user, check->request, check->descriptors[0].get());
+          }
+          check->is_done = true;
+          (void)eventfd_write(wake->get(), 1);
+        });
+    if (!run_elsewhere(look)) {
+      check->options = Status(ErrorCode::kUnavailable, "the helper cannot start a thread");
       check->is_done = true;
-      (void)eventfd_write(bell->get(), 1);
-    });
+    }
     return true;
   }
 
@@ -479,6 +504,7 @@ struct HelperServer::State {
     answer.queue = parts->queue;
     answer.mode = static_cast<std::uint32_t>(parts->mode);
     answer.is_zero_copy = parts->is_zero_copy ? 1 : 0;
+    answer.native_error = static_cast<std::uint32_t>(parts->native_error);
     client.queue = parts->queue;
     client.end = check->options->end;
     client.kernel_socket = std::move(check->descriptors[0]);
@@ -499,8 +525,16 @@ struct HelperServer::State {
       return now < client.until_ns;
     }
     // The options of its socket can change after it was looked at, and let others to the port.
-    return ports == nullptr ||
-           (is_exclusive(client.kernel_socket.get()) && ports->is_of_one(client.end));
+    if (ports == nullptr ||
+        (is_exclusive(client.kernel_socket.get()) && ports->is_of_one(client.end))) {
+      return true;
+    }
+    if (options.on_refusal) {
+      options.on_refusal("user " + std::to_string(client.user) + " is served no more on queue " +
+                         std::to_string(*client.queue) + ": another socket may have its UDP port " +
+                         std::to_string(ntohs(client.end.port)));
+    }
+    return false;
   }
 };
 
@@ -540,13 +574,13 @@ Result<HelperServer> HelperServer::open(HelperOptions options) {
       return helper_failed(path);
     }
   }
-  state->bell->reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  state->wake_event->reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   state->listener.reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const mode_t before = umask(0177);
   const bool is_bound =
       bind(state->listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   umask(before);
-  if (!is_bound || state->bell->get() < 0) {
+  if (!is_bound || state->wake_event->get() < 0) {
     return helper_failed(path);
   }
   state->options = std::move(options);
@@ -565,7 +599,7 @@ void HelperServer::serve(int timeout_ms) {
   // One more than it can have waits in the queue.
   const bool takes_more = clients.size() < kClientsMax && *state_->closers < kClosersMax;
   waiting.push_back({takes_more ? state_->listener.get() : -1, POLLIN, 0});
-  waiting.push_back({state_->bell->get(), POLLIN, 0});
+  waiting.push_back({state_->wake_event->get(), POLLIN, 0});
   const std::size_t first = waiting.size();
   for (const auto& client : clients) {
     waiting.push_back({client->connection.get(), POLLIN, 0});
@@ -574,12 +608,15 @@ void HelperServer::serve(int timeout_ms) {
            timeout_ms < 0 ? kLookMs : std::min(timeout_ms, kLookMs)) < 0) {
     return;
   }
-  eventfd_t rung = 0;
-  (void)eventfd_read(state_->bell->get(), &rung);
+  eventfd_t count = 0;
+  (void)eventfd_read(state_->wake_event->get(), &count);
   const std::uint64_t now = monotonic_ns();
   std::optional<BoundPorts> ports;
   if (now >= state_->look_ns && !clients.empty()) {
     ports.emplace(false);  // Anybody can bind [::] alone, which must not end a job's service.
+    if (!ports->is_complete()) {
+      ports.reset();  // No descriptor is free, for example. That must not end it either.
+    }
     state_->look_ns = now + std::uint64_t{kLookMs} * 1'000'000;
   }
   for (std::size_t i = clients.size(); i-- > 0;) {

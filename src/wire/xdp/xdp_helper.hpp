@@ -13,9 +13,10 @@
 // changes all traffic of its queue. So the UNIX socket is for users who are trusted with that.
 //
 // The server's thread waits for no client: what a client's descriptor can block (locks of its
-// socket, close()) is done by detached threads.
+// socket, close()) is done by detached threads. Where none is to be had, requests are refused.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ struct HelperOptions {
   unsigned mode = 0600;  ///< Of the UNIX socket.
   std::vector<std::string> interfaces;
   bool allows_zero_copy = false;
+  /// Told of a client that is served no more though it has not left. Null: nobody wants to know.
+  std::function<void(const std::string&)> on_refusal;
 };
 
 class HelperServer {

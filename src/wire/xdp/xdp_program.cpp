@@ -307,24 +307,27 @@ Result<XdpProgram> XdpProgram::attach(int interface, AttachMode mode) {
     const int error = errno;
     std::vector<char> log(1 << 16);
     (void)load(program, 0, log);
-    const std::string_view text(log.data());
-    return refused(("the kernel does not load our program (" +
-                    std::string(text.substr(0, text.find('\n'))) + ")")
-                       .c_str(),
-                   error);
+    const std::string text(log.data());
+    if (!text.empty()) {  // The verifier has looked at it: a fault of ours, no lack of rights.
+      return Status(ErrorCode::kLibraryFailed,
+                    "xdp wire: the kernel's verifier refuses our program; TUTTI_NET_WIRE=udp, and "
+                    "please report this: " +
+                        text);
+    }
+    return refused("the kernel does not load our program", error);
   }
   if (mode != AttachMode::kGeneric) {
     self.mode_ = AttachMode::kNative;
     self.link_.reset(create_link(loaded.get(), interface, XDP_FLAGS_DRV_MODE));
+    self.native_error_ = self.link_.get() < 0 ? errno : 0;
   }
-  const int native_error = errno;
   if (mode != AttachMode::kNative && self.link_.get() < 0) {
     self.mode_ = AttachMode::kGeneric;
     self.link_.reset(create_link(loaded.get(), interface, XDP_FLAGS_SKB_MODE));
   }
   if (self.link_.get() < 0) {
     return refused("the interface takes no XDP program",
-                   mode == AttachMode::kNative ? native_error : errno);
+                   mode == AttachMode::kNative ? self.native_error_ : errno);
   }
   return self;
 }

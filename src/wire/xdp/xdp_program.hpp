@@ -41,7 +41,8 @@ std::vector<bpf_insn> program_of(int sockets, int ends);
 class XdpProgram {
  public:
   /// Puts it on the interface, or finds it there. Errors: the process may not (kUnsupported), a
-  /// program of somebody else is there (kUnavailable), the interface takes none (kUnsupported).
+  /// program of somebody else is there (kUnavailable), the interface takes none
+  /// (kUnsupported), the kernel's verifier refuses it (kLibraryFailed).
   static Result<XdpProgram> open(int interface, AttachMode mode);
 
   /// Datagrams for `end` that arrive at the queue go to this socket from now on.
@@ -50,6 +51,8 @@ class XdpProgram {
   /// queue serves another end by now.
   void remove(std::uint32_t queue, const UdpEnd& end) const;
   AttachMode mode() const { return mode_; }
+  /// Why it is in generic mode; 0: nobody asked for another, or another process put it there.
+  int native_error() const { return native_error_; }
   /// What keeps it on the interface.
   const Descriptor& link() const { return link_; }
 
@@ -61,6 +64,7 @@ class XdpProgram {
   Descriptor sockets_;
   Descriptor ends_;
   AttachMode mode_ = AttachMode::kGeneric;
+  int native_error_ = 0;
 };
 
 }  // namespace tutti::wire::xdp

@@ -241,6 +241,9 @@ std::size_t XdpWire::receive_by_kernel(Arrivals& arrivals, std::size_t packets_m
     }
     packets += deliver_piece(arrivals, it, now) ? 1 : 0;
   }
+  if (packets > 0) {
+    look_at_helper();
+  }
   kernel_due_ns_ = now < kernel_used_ns_ + kKernelUsedNs ? 0 : now + kKernelLookNs;
   return packets;
 }

@@ -29,6 +29,7 @@ constexpr std::size_t kWatchedBytes = 1024;   ///< Shorter packets pass wherever
 constexpr TimeNs kLookNs = 1'000'000'000;     ///< Between looks at what is known.
 constexpr TimeNs kUnknownLookNs = 1'000'000;  ///< After the first look that found no MAC address.
 constexpr TimeNs kKickNs = 50'000;            ///< Until the kernel is asked to go on.
+constexpr TimeNs kFailedKickNs = 5'000'000;   ///< Same, after an error.
 
 sockaddr_in socket_address_of(const UdpEnd& end) {
   sockaddr_in address{};
@@ -55,19 +56,19 @@ void XdpWire::look(Peer& to, TimeNs now) {
   to.mac.reset();
   to.look_ns = now + kLookNs;
   if (hop.kind != NextHop::Kind::kNeighbour) {
-    if (hop.kind == NextHop::Kind::kNone && !std::exchange(to.has_told, true)) {
+    if (hop.kind == NextHop::Kind::kNone && !std::exchange(to.has_warned_no_route, true)) {
       udp::SocketAddress peer;
       const sockaddr_in address = socket_address_of(to.end);
       std::memcpy(&peer.storage, &address, sizeof address);
-      fall_back("no way by this interface to " + udp::host_text(peer) +
-                    ": its packets take the kernel's UDP and not AF_XDP",
+      fall_back("no route by this interface to " + udp::host_text(peer) +
+                    ": sent by the kernel's UDP and not by AF_XDP",
                 "a route to it by " + options_.interface);
     }
     return;
   }
   if (const auto neighbour = netlink_.neighbour(xsk_options_.interface, hop.address)) {
     to.mac = neighbour->mac;
-    to.asks = neighbour->is_stale;
+    to.probes_neighbour = neighbour->is_stale;
     to.unknown_ns = 0;
   } else {
     to.unknown_ns = std::clamp(2 * to.unknown_ns, kUnknownLookNs, kLookNs);
@@ -81,7 +82,7 @@ bool XdpWire::leaves_by_xdp(Peer& to) {
   if (now >= to.look_ns) {
     look(to, now);
   }
-  return to.mac && !std::exchange(to.asks, false);
+  return to.mac && !std::exchange(to.probes_neighbour, false);
 }
 
 /// `frame`: that `payload` lies in, behind kHeadBytes; kNoFrame: it leaves by the UDP socket.
@@ -107,8 +108,21 @@ bool XdpWire::send_datagram(Peer& to, PathId path, std::uint64_t frame,
   // MSG_MORE makes the kernel compute the checksum while it copies; the empty call sends. In one
   // call it leaves the checksum to the device, and a virtual device hands the packet on without:
   // the receiver's AF_XDP socket would take it for a wrong one.
-  if (sendto(kernel_.get(), payload.data(), payload.size(), MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE,
-             at, sizeof address) < 0 ||
+  iovec part = {const_cast<std::byte*>(payload.data()), payload.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof tos)] = {};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(at);
+  message.msg_namelen = sizeof address;
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = IPPROTO_IP;
+  head->cmsg_type = IP_TOS;
+  head->cmsg_len = CMSG_LEN(sizeof tos);
+  std::memcpy(CMSG_DATA(head), &tos, sizeof tos);
+  if (sendmsg(kernel_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE) < 0 ||
       sendto(kernel_.get(), nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, at, sizeof address) < 0) {
     if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) {
       return false;
@@ -123,7 +137,13 @@ bool XdpWire::send_datagram(Peer& to, PathId path, std::uint64_t frame,
 
 void XdpWire::kick() {
   counters_.calls_sent += xsk_->kick();
-  kick_due_ns_ = xsk_->has_unsent() ? monotonic_ns() + kKickNs : transport::kNever;
+  if (xsk_->send_error() != 0 && !std::exchange(has_send_failed_, true)) {
+    fall_back("the kernel sends nothing by " + options_.interface + ": " +
+                  std::strerror(xsk_->send_error()),
+              "the interface up again");
+  }
+  const TimeNs pause_ns = xsk_->send_error() == 0 ? kKickNs : kFailedKickNs;
+  kick_due_ns_ = xsk_->has_unsent() ? monotonic_ns() + pause_ns : transport::kNever;
 }
 
 bool XdpWire::send(const Transmission& sent) {

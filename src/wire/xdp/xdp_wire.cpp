@@ -106,9 +106,12 @@ Status XdpWire::open_kernel_socket() {
                   "xdp wire: cannot bind to the interface's address: " + errno_text());
   }
   end_ = {v4.sin_addr.s_addr, v4.sin_port};
-  udp::grow_buffer(kernel_.get(), SO_RCVBUFFORCE, SO_RCVBUF, kKernelBufferBytes);
-  set_option(kernel_.get(), IPPROTO_IP, IP_TOS, udp::kEct0);
-  set_option(kernel_.get(), IPPROTO_IP, IP_RECVTOS, 1);
+  kernel_buffer_bytes_ =
+      udp::grow_buffer(kernel_.get(), SO_RCVBUFFORCE, SO_RCVBUF, kKernelBufferBytes);
+  if (!set_option(kernel_.get(), IPPROTO_IP, IP_RECVTOS, 1)) {
+    fall_back("no ECN (IP_RECVTOS: " + errno_text() + ") in packets that the kernel's UDP receives",
+              "a system that lets UDP sockets receive the TOS field");
+  }
 
   ifreq request{};
   options_.interface.copy(request.ifr_name, IFNAMSIZ - 1);
@@ -122,6 +125,10 @@ Status XdpWire::open_kernel_socket() {
   }
   std::memcpy(mac_.data(), request.ifr_hwaddr.sa_data, mac_.size());
   xsk_options_.interface = static_cast<int>(if_nametoindex(options_.interface.c_str()));
+  if (xsk_options_.interface == 0) {
+    return Status(ErrorCode::kUnavailable,
+                  "xdp wire: no interface '" + options_.interface + "': " + errno_text());
+  }
   return {};
 }
 
@@ -153,8 +160,11 @@ Status XdpWire::open_xdp_socket() {
   }
   TUTTI_ASSIGN_OR_RETURN(xsk_, Xsk::open(std::move(*parts), xsk_options_));
   if (options_.mode == AttachMode::kAny && mode() == AttachMode::kGeneric) {
-    fall_back("AF_XDP in generic mode, in which the kernel copies each packet twice",
-              "a driver with XDP, or TUTTI_NET_WIRE=udp");
+    const int error = xsk_->parts().native_error;
+    fall_back("AF_XDP in generic mode, in which the kernel copies each packet twice" +
+                  (error == 0 ? "" : "; native mode: " + std::string(std::strerror(error))),
+              "a driver with XDP (some need a smaller MTU, or fewer queues for it), or "
+              "TUTTI_NET_WIRE=udp");
   }
   if (fragment_bytes_ < wanted) {
     fall_back("packets of " + std::to_string(fragment_bytes_ + udp::kIpv4Bytes) +
@@ -260,6 +270,19 @@ transport::TimeNs XdpWire::next_deadline() const {
   return std::min({assembly_.due_ns(), probes_.due_ns(), kick_due_ns_, pieces_ns});
 }
 
+/// Whether it still serves us. Afterwards nothing arrives at the AF_XDP socket.
+void XdpWire::look_at_helper() {
+  char byte = 0;
+  if (helper_.get() < 0 || (recv(helper_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+                            (errno == EAGAIN || errno == EINTR))) {
+    return;
+  }
+  helper_.reset();
+  fall_back("tutti-xdp-helper serves " + options_.interface +
+                " no more: packets arrive by the kernel's UDP and not by AF_XDP",
+            "restart the helper and the job; the helper's own messages say why");
+}
+
 std::uint16_t XdpWire::port_of(std::size_t path) const {
   return static_cast<std::uint16_t>(first_port_ + path % options_.paths);
 }
@@ -314,7 +337,8 @@ std::string XdpWire::description() const {
          " paths, chunks of " + std::to_string(capabilities().chunk_bytes) + " bytes in " +
          std::to_string(udp::fragments(capabilities().chunk_bytes + udp::kDataHeaderBytes,
                                        fragment_bytes_ - kPrefixBytes)) +
-         " datagrams, " + std::to_string(buffer_bytes() >> 10) + " KiB of frames";
+         " datagrams, " + std::to_string(buffer_bytes() >> 10) + " KiB of frames, " +
+         std::to_string(kernel_buffer_bytes_ >> 10) + " KiB in the kernel's UDP";
 }
 
 std::string XdpWire::report() const {

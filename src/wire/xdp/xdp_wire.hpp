@@ -104,9 +104,9 @@ class XdpWire : public Wire {
     std::uint32_t users = 0;         ///< add_peer() less remove_peer(); 0: the place is free.
     std::uint8_t traffic_class = 0;
     NextHop::Kind kind = NextHop::Kind::kNone;
-    std::optional<MacAddress> mac;     ///< None: datagrams leave by the UDP socket.
-    bool asks = false;                 ///< So does the next packet, that the kernel asks after it.
-    bool has_told = false;             ///< That they do for good.
+    std::optional<MacAddress> mac;  ///< None: datagrams leave by the UDP socket.
+    bool probes_neighbour = false;  ///< The next one does, so that the kernel looks for it anew.
+    bool has_warned_no_route = false;
     transport::TimeNs look_ns = 0;     ///< When the kernel's tables are looked at again.
     transport::TimeNs unknown_ns = 0;  ///< Pause after the last look that found no MAC address.
   };
@@ -115,6 +115,7 @@ class XdpWire : public Wire {
   Status open_kernel_socket();
   Status open_xdp_socket();
   Status open_epoll();
+  void look_at_helper();
   void fall_back(const std::string& what, const std::string& remedy) const;
   WireAddress address_of(const UdpEnd& end, std::size_t fragment_bytes) const;
   std::uint16_t port_of(std::size_t path) const;
@@ -159,6 +160,7 @@ class XdpWire : public Wire {
   std::uint64_t next_packet_ = 0;
   udp::PeerProbes probes_{{}};
   transport::TimeNs kick_due_ns_ = transport::kNever;
+  bool has_send_failed_ = false;
 
   std::array<Piece, kPiecesMax> pieces_;
   std::size_t first_piece_ = 0;
@@ -172,6 +174,7 @@ class XdpWire : public Wire {
   std::vector<std::byte> kernel_staging_;  ///< A datagram of the UDP socket.
   udp::Assembly assembly_;
   std::uint64_t assembly_dropped_ = 0;
+  Bytes kernel_buffer_bytes_ = 0;  ///< Of the UDP socket, as the kernel counts.
   std::uint64_t kernel_sent_ = 0;
   std::uint64_t kernel_received_ = 0;
   WireCounters counters_;

@@ -167,6 +167,7 @@ Result<XskParts> open_xsk(const XskOptions& options, XdpProgram* program) {
   }
   TUTTI_ASSIGN_OR_RETURN(*program, XdpProgram::open(options.interface, options.mode));
   parts.mode = program->mode();
+  parts.native_error = program->native_error();
   TUTTI_RETURN_IF_ERROR(bind_to_queue(options, memory.at, &parts));
   xdp_options got{};
   socklen_t bytes = sizeof got;
@@ -272,6 +273,7 @@ void Xsk::flush(bool is_drained) {
     return;
   }
   if ((look(fill_.flags) & XDP_RING_NEED_WAKEUP) != 0) {
+    // What fails here fails in kick(), too, which tells.
     (void)recvfrom(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
   }
 }
@@ -310,7 +312,9 @@ std::size_t Xsk::kick() {
   for (std::uint32_t before = look(send_.consumer);
        before != send_.mine && (look(send_.flags) & XDP_RING_NEED_WAKEUP) != 0;) {
     ++calls;
-    (void)sendto(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, 0);
+    const bool is_full = sendto(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, 0) == 0 ||
+                         errno == EAGAIN || errno == EBUSY || errno == ENOBUFS || errno == EINTR;
+    send_error_ = is_full ? 0 : errno;
     const std::uint32_t after = load(send_.consumer);
     if (after == before) {
       break;

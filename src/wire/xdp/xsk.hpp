@@ -58,6 +58,7 @@ struct XskParts {
   std::uint32_t queue = 0;
   AttachMode mode = AttachMode::kGeneric;
   bool is_zero_copy = false;
+  int native_error = 0;  ///< XdpProgram::native_error().
 };
 
 /// On the first queue that has no AF_XDP socket. `program`: is on the interface as long as that
@@ -88,12 +89,14 @@ class Xsk {
 
   /// Frames that can be sent from now.
   std::size_t free_frames();
-  /// One of them; there is one. It is sent by push(), or free again by drop().
+  /// One of them; there is one. It is sent by push().
   std::uint64_t take_frame();
   std::byte* at(std::uint64_t address) { return memory_ + address; }
   void push(std::uint64_t address, std::uint32_t bytes);
   /// Tells the kernel of what was pushed. System calls that it took.
   std::size_t kick();
+  /// Why the last kick() sent nothing, such as ENETDOWN; 0: it did, or the way is full for now.
+  int send_error() const { return send_error_; }
   /// The kernel has not taken all of it yet: kick() again soon.
   bool has_unsent() const;
 
@@ -126,6 +129,7 @@ class Xsk {
   Ring send_;
   Ring completed_;
   std::vector<std::uint64_t> free_;
+  int send_error_ = 0;
   bool is_filled_ = false;  ///< fill_ has entries that the kernel does not know of.
 };
 

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "support/veth_network.hpp"
 #include "support/wire_contract.hpp"
@@ -85,7 +87,8 @@ class Helper {
 void become_nobody() { ASSERT_EQ(0, syscall(SYS_setresuid, -1, kNobody, -1)); }
 void become_root() { ASSERT_EQ(0, syscall(SYS_setresuid, -1, 0, -1)); }
 
-Result<std::unique_ptr<XdpWire>> open_on(const VethNetwork& network, int side, bool has_helper) {
+Result<std::unique_ptr<XdpWire>> open_on(const VethNetwork& network, int side, bool has_helper,
+                                         std::vector<std::string>* told = nullptr) {
   become_root();
   network.enter(side);
   become_nobody();
@@ -97,6 +100,11 @@ Result<std::unique_ptr<XdpWire>> open_on(const VethNetwork& network, int side, b
   options.paths = 8;
   if (has_helper) {
     options.helper = path_of(side);
+  }
+  if (told != nullptr) {
+    options.on_fallback = [told](const std::string& what, const std::string&) {
+      told->push_back(what);
+    };
   }
   return XdpWire::open(options);
 }
@@ -180,12 +188,18 @@ TEST(XdpHelper, WiresGoOnWithoutIt) {
   with_helpers([](const VethNetwork& network) {
     std::optional<Helper> first(std::in_place, network, 0);
     std::optional<Helper> second(std::in_place, network, 1);
+    std::vector<std::string> told;
     testing::Conversation talk([&] {
       WirePair pair;
-      pair.a = std::move(*open_on(network, 0, true));
-      pair.b = std::move(*open_on(network, 1, true));
+      auto a = open_on(network, 0, true);
+      auto b = open_on(network, 1, true, &told);
+      EXPECT_TRUE(a.ok() && b.ok()) << a.status().message() << b.status().message();
+      pair.a = std::move(*a);
+      pair.b = std::move(*b);
       return pair;
     });
+    EXPECT_NE(std::string::npos, talk.pair.b->description().find("by the helper"));
+    const std::size_t before = told.size();
     first.reset();
     second.reset();
     become_root();
@@ -195,6 +209,44 @@ TEST(XdpHelper, WiresGoOnWithoutIt) {
       testing::expect_equal(packet, talk.pass(packet));
     }
     EXPECT_GT(dynamic_cast<const XdpWire&>(*talk.pair.b).kernel_received(), 50U);
+    ASSERT_EQ(before + 1, told.size());
+    EXPECT_EQ(
+        told.back(),
+        "tutti-xdp-helper serves wire0 no more: packets arrive by the kernel's UDP and not by "
+        "AF_XDP");
+    EXPECT_EQ(std::string::npos, talk.pair.b->description().find("by the helper"));
+  });
+}
+
+// It then cannot see who is bound to which port. That is no reason to end anybody's service.
+TEST(XdpHelper, ServesOnWithoutAFreeDescriptor) {
+  with_helpers([](const VethNetwork& network) {
+    const Helper first(network, 0);
+    const Helper second(network, 1);
+    std::vector<std::string> told;
+    testing::Conversation talk([&] {
+      WirePair pair;
+      auto a = open_on(network, 0, true);
+      auto b = open_on(network, 1, true, &told);
+      EXPECT_TRUE(a.ok() && b.ok()) << a.status().message() << b.status().message();
+      pair.a = std::move(*a);
+      pair.b = std::move(*b);
+      return pair;
+    });
+    const std::size_t before = told.size();
+    rlimit limit{};
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+    rlimit none = limit;
+    none.rlim_cur = 4;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+    usleep(1'200'000);  // It looks twice a second.
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    for (std::uint64_t number = 1; number <= 5; ++number) {
+      const testing::TestPacket packet(number, talk.b_named_by_a, 40, 20'000);
+      testing::expect_equal(packet, talk.pass(packet));
+    }
+    EXPECT_EQ(0U, dynamic_cast<const XdpWire&>(*talk.pair.b).kernel_received());
+    EXPECT_EQ(before, told.size());
   });
 }
 
