@@ -21,9 +21,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <vector>
 
+#include "micro/cpu_clock.hpp"
 #include "transport/endpoint.hpp"
 
 namespace {
@@ -70,13 +70,6 @@ class InstructionCounter {
   int file_;
 };
 
-std::uint64_t cpu_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(time.tv_nsec);
-}
-
 /// What the network adds to a packet, as in the simulator.
 constexpr std::uint64_t kHeaderOnWireBytes = 64;
 
@@ -93,15 +86,6 @@ struct Link {
   InAir& front() { return ring[first & (ring.size() - 1)]; }
   InAir& back() { return ring[next & (ring.size() - 1)]; }
 };
-
-/// A clock that costs little, in any unit.
-std::uint64_t ticks() {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return cpu_ns();
-#endif
-}
 
 struct Cost {
   std::uint64_t ns = 0;

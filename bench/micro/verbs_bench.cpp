@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <deque>
 #include <fstream>
 #include <map>
@@ -25,6 +24,7 @@
 
 #include <unistd.h>
 
+#include "micro/cpu_clock.hpp"
 #include "transport/endpoint.hpp"
 #include "wire/verbs/verbs_wire.hpp"
 
@@ -37,24 +37,7 @@ namespace {
 using namespace tutti::transport;
 using tutti::Bytes;
 
-std::uint64_t cpu_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(time.tv_nsec);
-}
-
-/// A clock that costs little, in any unit.
-std::uint64_t ticks() {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return cpu_ns();
-#endif
-}
-
 // --- A NIC that completes at once
-// -----------------------------------------------------------------
 
 struct NicCq : verbs::Cq {
   std::vector<verbs::Completion> ring = std::vector<verbs::Completion>(1U << 13);
@@ -256,7 +239,6 @@ verbs::Functions functions() {
 }
 
 // --- Hosts
-// ------------------------------------------------------------------------------------------
 
 struct Variant {
   const char* name;
