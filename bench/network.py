@@ -578,7 +578,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4, help="of a run at 60 %% of the ideal")
     parser.add_argument("--headroom", action="store_true", help="the same at half the rates")
     parser.add_argument("--set", nargs="+", type=settings, default=[], help="NAME=VALUE for Tutti")
-    parser.add_argument("--wire", nargs="+", default=[], help="of pair: also TUTTI_NET_WIRE=xdp")
+    parser.add_argument(
+        "--wire", nargs="+", default=[], metavar="WIRE",
+        help="with pair: measures Tutti with these TUTTI_NET_WIRE, too (xdp)",
+    )  # fmt: skip
     parser.add_argument("--verbose", action="store_true", help="what the plugins say")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()

@@ -210,15 +210,33 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 def main() -> int:
     """Measures, or shows what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", nargs="?", choices=["measure", "show"], default="measure")
-    parser.add_argument("results", nargs="?", type=Path, help="of show")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/dev")
-    parser.add_argument("--mtu", type=int, nargs="+", default=[1024, 4096], help="of RDMA, bytes")
-    parser.add_argument("--loss", type=float, nargs="+", default=[0, 0.01, 0.1, 1], help="percent")
-    parser.add_argument("--delay", default="", help="of each link, as in 1ms")
-    parser.add_argument("--messages", type=int, default=10, help="of 1 MiB, each way of a run")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument(
+        "part", nargs="?", choices=["measure", "show"], default="measure",
+        help="measure (default), or print the table of a results file",
+    )  # fmt: skip
+    parser.add_argument("results", nargs="?", type=Path, help="with show: file that -o has written")
+    parser.add_argument(
+        "--build", type=Path, default=ROOT / "build/dev", help="build directory (build/dev)"
+    )
+    parser.add_argument(
+        "--mtu",
+        type=int,
+        nargs="+",
+        default=[1024, 4096],
+        help="RDMA MTUs, bytes (default 1024 4096)",
+    )
+    parser.add_argument(
+        "--loss", type=float, nargs="+", default=[0, 0.01, 0.1, 1], help="percent (0 0.01 0.1 1)"
+    )
+    parser.add_argument("--delay", default="", help="netem delay of each link, as in 1ms")
+    parser.add_argument(
+        "--messages",
+        type=int,
+        default=10,
+        help="messages of 1 MiB in a run, of each direction (default 10)",
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each row (default 5)")
+    parser.add_argument("-o", "--output", type=Path, help="results file to write")
     options = parser.parse_args()
     for name in ("tests/nccl_net/nccl_net_driver", "lib/libnccl-net-tutti.so"):
         if options.part == "measure" and not (options.build / name).is_file():

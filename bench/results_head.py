@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from tutti_hpc import __version__, machine
+from tutti_hpc import __version__, files, machine
 from tutti_hpc.errors import TuttiError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +48,42 @@ def head(schema: str) -> dict[str, Any]:
         "machine": msgspec.to_builtins(machine.describe()),
         "versions": {"tutti": __version__, "commit": commit()},
     }
+
+
+def micro_options(description: str, program: str, chunks: int) -> argparse.Namespace:
+    """The command line of a benchmark that runs a program of bench/micro several times."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--program", type=Path, default=ROOT / "build/dev/bench/micro" / program,
+        help=f"{program} of a build (default: that of build/dev)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--chunks", type=int, default=chunks, help="chunks of each variant (default %(default)s)"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="runs of the program (default %(default)s)"
+    )
+    parser.add_argument("-o", "--output", type=Path, help="results file to write")
+    options = parser.parse_args()
+    if not options.program.is_file():
+        parser.error(f"{options.program} is not there; remedy: make build, or --program")
+    if options.output:
+        files.check_writable(options.output)
+    return options
+
+
+def end_micro(
+    schema: str, options: argparse.Namespace, rows: Sequence[dict[str, Any]], variant: str,
+    column: str, bound_ns: float,
+) -> int:  # fmt: skip
+    """Writes the rows; says whether this variant keeps its bound; the exit status."""
+    ns = next(row[column] for row in rows if row["variant"] == variant)
+    print(f"{variant}: {ns} ns, at most {bound_ns}: {'holds' if ns <= bound_ns else 'MISSED'}")
+    if options.output:
+        measured = {"chunks": options.chunks, "repeats": options.repeats, "rows": rows}
+        text = json.dumps({**head(schema), **measured}, indent=1)
+        files.write(options.output, text + "\n")
+    return 0 if ns <= bound_ns else 1
 
 
 def load(path: Path | None, *schemas: str) -> dict[str, Any]:

@@ -13,8 +13,6 @@ controller is above 650 ns, the time of a chunk at 400 Gb/s.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import shutil
 import statistics
@@ -27,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import results_head  # noqa: E402
-from tutti_hpc import files  # noqa: E402
 
 BOUND_NS = 650.0
 COLUMNS = (
@@ -90,16 +87,8 @@ def instructions(program: Path, variant: str, chunk_bytes: int) -> int | None:
 
 def main() -> int:
     """Measures, prints, writes."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--program", type=Path, default=ROOT / "build/dev/bench/micro/transport_bench"
-    )
-    parser.add_argument("--chunks", type=int, default=500_000)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("-o", "--output", type=Path)
-    options = parser.parse_args()
-    if not options.program.is_file():
-        parser.error(f"{options.program} is not there; remedy: make build, or --program")
+    description = (__doc__ or "").partition("\n")[0]
+    options = results_head.micro_options(description, "transport_bench", 500_000)
     rows = measure(options.program, options.chunks, options.repeats)
     for row in rows:
         row["instructions_by"] = "kernel"
@@ -112,18 +101,9 @@ def main() -> int:
             f"{row['receive_ns']}, acknowledge {row['acknowledge_ns']}; "
             f"{row['instructions']} instructions"
         )
-    default = next(row for row in rows if row["variant"] == "nscc mixed")
-    holds = default["ns"] <= BOUND_NS
-    print(f"{default['ns']} ns, at most {BOUND_NS}: {'holds' if holds else 'MISSED'}")
-    if options.output:
-        written = {
-            **results_head.head("tutti-transport-core/1"),
-            "chunks": options.chunks,
-            "repeats": options.repeats,
-            "rows": rows,
-        }
-        files.write(options.output, json.dumps(written, indent=1) + "\n")
-    return 0 if holds else 1
+    return results_head.end_micro(
+        "tutti-transport-core/1", options, rows, "nscc mixed", "ns", BOUND_NS
+    )
 
 
 if __name__ == "__main__":

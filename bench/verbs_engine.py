@@ -13,8 +13,6 @@ for a chunk of 32 KiB, its time at 400 Gb/s.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import shutil
 import statistics
@@ -27,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import results_head  # noqa: E402
-from tutti_hpc import files  # noqa: E402
 
 BOUND_NS = 650.0
 DEFAULT = "UC, written, cubic"
@@ -83,16 +80,8 @@ def instructions(program: Path, variant: str, side: str) -> int | None:
 
 def main() -> int:
     """Measures, prints, writes."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--program", type=Path, default=ROOT / "build/dev/bench/micro/verbs_bench")
-    parser.add_argument("--chunks", type=int, default=300_000)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("-o", "--output", type=Path)
-    options = parser.parse_args()
-    if not options.program.is_file():
-        parser.error(f"{options.program} is not there; remedy: make build, or --program")
-    if options.output:
-        files.check_writable(options.output)
+    description = (__doc__ or "").partition("\n")[0]
+    options = results_head.micro_options(description, "verbs_bench", 300_000)
     rows = measure(options.program, options.chunks, options.repeats)
     for row in rows:
         few = row["qps"] <= 256
@@ -107,19 +96,9 @@ def main() -> int:
             f"{row['sender_ns']:7.1f} ns ({extremes}), {row['sender_instructions']} instructions; "
             f"receiver {row['receiver_ns']:7.1f} ns, {row['receivers_instructions']} instructions"
         )
-    default = next(row for row in rows if row["variant"] == DEFAULT)
-    holds = default["sender_ns"] <= BOUND_NS
-    verdict = "holds" if holds else "MISSED"
-    print(f"{DEFAULT}: {default['sender_ns']} ns, at most {BOUND_NS}: {verdict}")
-    if options.output:
-        written = {
-            **results_head.head("tutti-verbs-engine/1"),
-            "chunks": options.chunks,
-            "repeats": options.repeats,
-            "rows": rows,
-        }
-        files.write(options.output, json.dumps(written, indent=1) + "\n")
-    return 0 if holds else 1
+    return results_head.end_micro(
+        "tutti-verbs-engine/1", options, rows, DEFAULT, "sender_ns", BOUND_NS
+    )
 
 
 if __name__ == "__main__":

@@ -507,17 +507,25 @@ def run_in_vm(
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--devices", type=int, choices=range(1, 10), default=2, metavar="N")
-    parser.add_argument("--mtu", type=int, default=4200, help="of the links, bytes")
+    add = parser.add_argument
+    add("--devices", type=int, choices=range(1, 10), default=2, metavar="N",
+        help="soft-RoCE devices, 1 to 9 (default 2)")  # fmt: skip
+    add("--mtu", type=int, default=4200, metavar="BYTES",
+        help="MTU of the links (default 4200, the least for an RDMA MTU of 4096)")  # fmt: skip
     for name in NETEM_WORDS:
-        parser.add_argument(f"--{name}", metavar="WORDS", help=f"tc netem's {name}, of each device")
-    parser.add_argument("--timeout", type=float, default=120, metavar="S", help="boot included")
-    parser.add_argument("--put", action="append", default=[], metavar="FILE", help="or a directory")
-    parser.add_argument("--env", action="append", default=[], metavar="K=V")
-    parser.add_argument("--memory", type=int, default=1024, metavar="MIB")
-    parser.add_argument("--cpus", type=int, default=2, metavar="N")
-    parser.add_argument("--accelerator", default=Machine.accelerator, help="QEMU's")
-    parser.add_argument("command", nargs="+", metavar="COMMAND")
+        add(f"--{name}", metavar="WORDS", help=f"tc netem's {name}, at the output of each device")
+    add("--timeout", type=float, default=120, metavar="S",
+        help="limit in seconds, boot included; exit status 124 (default 120)")  # fmt: skip
+    add("--put", action="append", default=[], metavar="PATH",
+        help="file or directory to copy in, same path inside; may be repeated")  # fmt: skip
+    add("--env", action="append", default=[], metavar="NAME=VALUE",
+        help="environment variable of COMMAND; may be repeated")  # fmt: skip
+    add("--memory", type=int, default=1024, metavar="MIB",
+        help="memory in MiB, beside what the files need (default 1024)")  # fmt: skip
+    add("--cpus", type=int, default=2, metavar="N", help="processors of the machine (default 2)")
+    add("--accelerator", default=Machine.accelerator,
+        help="QEMU's: tcg (default %(default)s) or kvm")  # fmt: skip
+    add("command", nargs="+", metavar="COMMAND", help="program to run, and its arguments")
     return parser.parse_args(arguments)
 
 

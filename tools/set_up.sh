@@ -311,7 +311,7 @@ rdma_vm() {
   else
     rm -rf .env/rdma_vm
     stamp rdma_vm "$inputs" \
-      "no kernel for the virtual machine (see $kLog): tests with RDMA are skipped"
+      "no kernel for the virtual machine (see $kLog): tests with RDMA are skipped, and fail with CI=true"
   fi
 }
 

@@ -124,7 +124,7 @@ inline const std::vector<Knob>& knobs() {
          "0.1", ""},
         {"TUTTI_NET_CHUNK", &Config::net_chunk_bytes, "bytes", "0..64K",
          "Unit of acknowledgement and retransmission, at least 512. 0: 200 us of the link, at most "
-         "64 KiB.",
+         "64 KiB; over verbs 32 KiB, or less (docs/rdma.md).",
          "0.1", ""},
         {"TUTTI_NET_COPY", &Config::net_copy_bytes, "bytes", "0..1K",
          "Largest message copied and completed locally (eager).", "0.1", ""},

@@ -17,12 +17,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from tutti_hpc import mpi, paths, results
 from tutti_hpc.errors import TuttiError
 from tutti_hpc.lab import lifetime, plan, state
+
+from missing import unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE_BPS = 200_000_000
@@ -202,20 +204,13 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
     return {**present, "PYTHONPATH": ":".join(part for part in search if part), **variables}
 
 
-def leave_out(reason: str) -> NoReturn:
-    """In CI a test that is not run must not pass unseen."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
 def permitted(tmp_path_factory: pytest.TempPathFactory) -> None:
     place = state.Place(tmp_path_factory.mktemp("probe"), "probe")
     try:
         lifetime.up(place, plan.Spec(1, 1, RATE_BPS))
     except TuttiError as error:
-        leave_out(f"no lab on this machine: {error.format_message()}")
+        unavailable(f"no lab on this machine: {error.format_message()}")
     state.take_down(place)
 
 
@@ -396,7 +391,7 @@ def test_mpi_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, flavour: str
         program = paths.require_measure(flavour)
         paths.require(paths.PRELOAD)
     except TuttiError as error:
-        leave_out(error.format_message())
+        unavailable(error.format_message())
     lab.up("--nodes", "2", "--rails", "2")
     block, calls = 256 << 10, 6
     size = str(4 * block)
@@ -430,7 +425,7 @@ def test_mpi_job__of_another_mpi_is_refused(lab: Lab) -> None:
         mpi.find("mpich")
         program = paths.require_measure("openmpi")
     except TuttiError as error:
-        leave_out(error.format_message())
+        unavailable(error.format_message())
     lab.up("--nodes", "1")
     done = lab.run("run", "--mpi", "mpich", "-n", "2", "--ppn", "2", "--", str(program))
     assert (done.returncode, done.stdout) == (2, "")
@@ -450,7 +445,7 @@ def test_net_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, tmp_path: Pa
     try:
         paths.require_measure("net")
     except TuttiError as error:
-        leave_out(error.format_message())
+        unavailable(error.format_message())
     lab.up("--nodes", "2", "--rails", "2")
     # Calls: 2 that are checked, 6 timed, and one or more to warm up.
     block, calls = 256 << 10, 9
@@ -481,7 +476,7 @@ def plugin_and_driver() -> tuple[Path, Path]:
     plugin = paths.find(paths.NCCL_NET)
     driver = plugin.parents[1] / "tests/nccl_net/nccl_net_driver" if plugin else None
     if plugin is None or driver is None or not driver.is_file():
-        leave_out("nccl_net_driver or the network plugin is not built")
+        unavailable("nccl_net_driver or the network plugin is not built")
     return plugin, driver
 
 

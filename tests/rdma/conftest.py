@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fixtures of the tests in a virtual machine, which not every machine can run."""
+"""Fixtures of the tests in a virtual machine. With CI=true a missing part is a failure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import rdma_vm
+
+from missing import unavailable
 
 HERE = Path(__file__).resolve().parent
 
@@ -33,4 +35,4 @@ def vm() -> None:
     """The machine of tools/rdma_vm.py can run here: `rdma_vm.run_in_vm()`."""
     reason = rdma_vm.why_not()
     if reason:
-        pytest.skip(reason)
+        unavailable(reason)

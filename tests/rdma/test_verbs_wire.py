@@ -18,6 +18,8 @@ import pytest
 from rdma_vm import TIMED_OUT, Machine, Outcome, VmTimeoutError, run_in_vm
 from tutti_hpc import paths
 
+from missing import unavailable
+
 SERVICES = ("uc", "rc", "ud")
 LIMIT_S = 60  # Of each command.
 # Between two processes, whose timers are those of slow emulated processors.
@@ -74,12 +76,12 @@ FAULTS = "seed=7,drop=0.01,duplicate=0.01,reorder=0.02,delay=0.02:2ms,corrupt=0.
 
 
 def build() -> Path:
-    """The build directory; skips, or fails in CI, where a program of these tests is not built."""
+    """The build directory; skips, or fails with CI=true, if these tests are not built."""
     plugin = paths.find(paths.NCCL_NET)
     directory = plugin.parents[1] if plugin else Path()
     for name in ("tests/nccl_net/nccl_net_driver", "tests/unit/wire/verbs_wire_test"):
         if plugin is None or not (directory / name).is_file():
-            pytest.skip(f"{name} or {paths.NCCL_NET} is not built; remedy: make build")
+            unavailable(f"{name} or {paths.NCCL_NET} is not built; remedy: make build")
     return directory
 
 
