@@ -194,6 +194,9 @@ class Connection {
   void on_echo(TimeNs now, const Echo& echo, std::uint64_t number, std::uint64_t packet_number,
                TimeNs waited_ns);
   void on_trimmed_echo(TimeNs now, const Echo& echo, std::uint64_t number, Feedback feedback);
+  void on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                         std::uint64_t packet_number, const RttSample& rtt, bool is_latest,
+                         Feedback feedback);
   void on_duplicate_echo(TimeNs now, std::uint64_t number, std::uint32_t stamp);
   void on_partial(TimeNs now, const Packet& packet, std::uint64_t number, const Arrival& arrival);
   void tell_of_end(const CommonHeader& header);

@@ -343,6 +343,14 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     }
     return;
   }
+  on_delivered_echo(now, echo, number, packet_number, rtt, is_latest, feedback);
+}
+
+/// Of a chunk that the peer has in whole.
+void Connection::on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                                   std::uint64_t packet_number, const RttSample& rtt,
+                                   bool is_latest, Feedback feedback) {
+  Chunk& chunk = flight_.at(number);
   if (chunk.was_overdue && !is_latest && chunk.state != ChunkState::kAcknowledged) {
     // Of one that has been sent again since nobody knows when it was overtaken.
     loss_.on_late(chunk.state == ChunkState::kLost ? now - chunk.overtaken_ns
@@ -361,18 +369,18 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     loss_.on_delivered(now, flight_, number, rtt.round_trip_ns);
     loss_.mark_same_path(flight_, number, packet_number);
   }
-  const Bytes bytes = chunk.bytes;
-  trace(now, TraceKind::kAcknowledged, echo.path, number, bytes, rtt.fabric_ns);
+  trace(now, TraceKind::kAcknowledged, echo.path, number, chunk.bytes, rtt.fabric_ns);
   acknowledge(number);
+  const Group& group = groups_[group_of(echo.path)];
   feedback.srtt_ns = loss_.rtt().srtt_ns();
   feedback.inflight_bytes = group.inflight_bytes;
   group.controller->on_ack(feedback);
   trace_window(now, group_of(echo.path));
   last_feedback_ = feedback;
   if (policy_ && policy_.hooks().on_ack != nullptr) {
-    tell_policy(
-        policy_.hooks().on_ack, now,
-        {number, rtt.fabric_ns, chunk.bytes, echo.path, chunk.transmissions, ecn ? 1U : 0U});
+    tell_policy(policy_.hooks().on_ack, now,
+                {number, rtt.fabric_ns, chunk.bytes, echo.path, chunk.transmissions,
+                 feedback.ecn ? 1U : 0U});
   }
 }
 
