@@ -237,6 +237,11 @@ Status Engine::register_device_memory(wire::DeviceMemory memory) {
   }
   // Without the lock: it may take a while, and kernels that wait for this engine go on.
   TUTTI_RETURN_IF_ERROR(copies->prepare(memory.span.data()));
+  const std::string shortfall = copies->shortfall(memory.device);
+  if (!shortfall.empty() && options_.fallbacks != nullptr) {
+    options_.fallbacks->add(options_.device, shortfall,
+                            "a build with this GPU's kernels, and a driver that pins host memory");
+  }
   const CallerLock lock(mutex_, wanted_);
   return wire_->register_device_memory(memory);
 }

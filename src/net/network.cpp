@@ -118,8 +118,10 @@ Status choose_wire(const RdmaOptions& rdma, const Log& log, std::string* wire,
   if (*wire != "verbs" && *wire != "auto") {
     return {};
   }
-  auto found = rdma_devices(*devices, rdma);
-  if (*wire == "auto") {
+  auto found = rdma_devices(*devices, rdma, log);
+  // A variable that cannot be understood is no reason to take another wire.
+  const bool is_error = !found.ok() && found.status().code() == ErrorCode::kInvalidConfig;
+  if (*wire == "auto" && !is_error) {
     *wire = found.ok() ? "verbs" : "udp";
     log(LogKind::kInfo, "net: TUTTI_NET_WIRE=auto is " + *wire +
                             (found.ok() ? "" : ": " + found.status().message()));

@@ -73,13 +73,25 @@ std::string list_of(const std::vector<Port>& ports) {
 
 std::vector<NetDevice> match_ports(const std::vector<NetDevice>& devices,
                                    const std::vector<Port>& ports, const std::string& hca,
-                                   const std::string& net_directory) {
+                                   const std::string& net_directory,
+                                   std::vector<std::string>* left_out) {
   const wire::verbs::PortFilter filter(hca);
   std::vector<NetDevice> matched;
   for (const NetDevice& device : devices) {
+    std::string why;
     const auto found = std::find_if(ports.begin(), ports.end(), [&](const Port& port) {
-      return port.is_active && filter.fits(port) && stands_on(device.name, port, net_directory);
+      if (!filter.fits(port) || !stands_on(device.name, port, net_directory)) {
+        return false;
+      }
+      if (!port.is_active) {
+        why += (why.empty() ? "" : ", ") + port.device + ":" + std::to_string(port.number) +
+               " is not active";
+      }
+      return port.is_active;
     });
+    if (found == ports.end() && !why.empty()) {
+      left_out->push_back(device.name + " (" + why + ")");
+    }
     if (found != ports.end()) {
       NetDevice& it = matched.emplace_back(device);
       it.rdma_device = found->device;
@@ -90,13 +102,24 @@ std::vector<NetDevice> match_ports(const std::vector<NetDevice>& devices,
 }
 
 Result<std::vector<NetDevice>> rdma_devices(const std::vector<NetDevice>& devices,
-                                            const RdmaOptions& options) {
+                                            const RdmaOptions& options, const Log& log) {
   TUTTI_RETURN_IF_ERROR(wish_of(options).status());
   TUTTI_ASSIGN_OR_RETURN(const Functions* const verbs, library());
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Port> ports,
                          wire::verbs::list_ports(*verbs, options.class_directory));
-  std::vector<NetDevice> matched = match_ports(devices, ports, options.hca, options.net_directory);
+  std::vector<std::string> left_out;
+  std::vector<NetDevice> matched =
+      match_ports(devices, ports, options.hca, options.net_directory, &left_out);
   if (!matched.empty()) {
+    if (!left_out.empty()) {
+      std::string text;
+      for (const std::string& interface : left_out) {
+        text += (text.empty() ? "" : ", ") + interface;
+      }
+      log(LogKind::kWarning, "net: network interfaces that RDMA does not use: " + text +
+                                 "; remedy: the ports' links, or NCCL_SOCKET_IFNAME without "
+                                 "these interfaces");
+    }
     return matched;
   }
   std::string names;

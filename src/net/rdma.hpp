@@ -18,16 +18,20 @@
 
 namespace tutti::net {
 
-/// Those of the devices that have an RDMA port, with NetDevice::rdma. Errors: there is no
-/// libibverbs or no device has an active port that the user allows, with what there is
-/// (kUnavailable); a variable that cannot be understood (kInvalidConfig).
+/// Those of the devices that have an RDMA port, with rdma_device and rdma_port. `log`: told which
+/// are left out for ports that are not active. Errors: there is no libibverbs or no device has an
+/// active port that the user allows, with what there is (kUnavailable); a variable that cannot be
+/// understood (kInvalidConfig).
 Result<std::vector<NetDevice>> rdma_devices(const std::vector<NetDevice>& devices,
-                                            const RdmaOptions& options);
+                                            const RdmaOptions& options, const Log& log);
 
-/// The parts, for tests: sets NetDevice::rdma of each device that has such a port.
+/// The parts, for tests: sets rdma_device and rdma_port of each device that has such a port.
+/// `left_out`: those whose ports are not active though NCCL_IB_HCA allows them,
+/// "eth3 (mlx5_2:1 is not active)".
 std::vector<NetDevice> match_ports(const std::vector<NetDevice>& devices,
                                    const std::vector<wire::verbs::Port>& ports,
-                                   const std::string& hca, const std::string& net_directory);
+                                   const std::string& hca, const std::string& net_directory,
+                                   std::vector<std::string>* left_out);
 
 /// Which of them reach the memory of the GPU that this thread uses: sets
 /// NetDevice::takes_device_memory and takes_dma_buf. `copies`: may be null.

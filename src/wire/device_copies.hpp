@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/result.hpp"
 
@@ -35,11 +36,17 @@ class DeviceCopies {
   /// So that later copies to that memory of a GPU wait for nothing; takes milliseconds the first
   /// time. Any thread. Errors: none can be made.
   virtual Status prepare(const void* memory) = 0;
+  /// After prepare(): what copies to that GPU are done without, and why; empty: nothing. Any
+  /// thread.
+  virtual std::string shortfall(int device) {
+    (void)device;
+    return {};
+  }
   /// Memory of the host that pieces lie in, until it is removed: no copy is under way then.
   virtual void add_source(std::span<std::byte> memory) = 0;
   virtual void remove_source(std::span<std::byte> memory) = 0;
-  /// Queues up to kPiecesMax copies to one GPU, in no order, by one launch. Never blocks. 0: as
-  /// many as possible are under way. Errors: the GPU takes none.
+  /// Queues up to kPiecesMax copies to one GPU, in no order, by one launch. 0: as many as possible
+  /// are under way. Errors: the GPU takes none; only then it has waited, for those it had begun.
   virtual Result<std::uint64_t> start(int device, std::span<const Piece> pieces) = 0;
   /// Of what start() gave, which is void once it is not under way. Never blocks.
   virtual State state(std::uint64_t copies) = 0;

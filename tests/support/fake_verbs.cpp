@@ -54,7 +54,7 @@ void require(bool is_so, const char* what) {
 }
 
 struct FakeContext : verbs::Context {
-  std::deque<verbs::Qp*> events;
+  std::deque<verbs::AsyncEvent> events;
 };
 
 struct FakeCq : verbs::Cq {
@@ -203,6 +203,15 @@ void flush(FakeQp& qp) {
   qp.queue.clear();
 }
 
+void tell(FakeContext& context, int type, verbs::Qp* qp) {
+  verbs::AsyncEvent event{};
+  event.about.qp = qp;
+  event.type = type;
+  context.events.push_back(event);
+  const std::uint64_t one = 1;
+  require(write(context.async_descriptor, &one, sizeof one) == sizeof one, "eventfd");
+}
+
 /// As the first send of the queue pair.
 void break_down(FakeQp& qp, int status) {
   complete(qp, qp.queue.front(), status);
@@ -245,10 +254,7 @@ Fate read(const FakeQp& qp, const Send& send) {
 /// A queue pair that was told to do what it may not.
 Fate refuse_write(const FakeQp& from, FakeQp& to) {
   if (from.type == verbs::kQpUc && control.tells_by_event) {
-    auto& context = *static_cast<FakeContext*>(to.context);
-    context.events.push_back(&to);
-    const std::uint64_t one = 1;
-    require(write(context.async_descriptor, &one, sizeof one) == sizeof one, "eventfd");
+    tell(*static_cast<FakeContext*>(to.context), verbs::kQpAccessError, &to);
   } else if (from.type == verbs::kQpUc) {
     auto& srq = *static_cast<FakeSrq*>(to.srq);
     if (!srq.buffers.empty()) {
@@ -375,6 +381,14 @@ void turn() {
 
 int poll_cq(verbs::Cq* cq, int count, verbs::Completion* completions) {
   const std::lock_guard lock(mutex);
+  if (control.fails_device) {
+    control.fails_device = false;
+    control.is_stopped = true;
+    tell(*static_cast<FakeContext*>(cq->context), verbs::kDeviceFatal, nullptr);
+  }
+  if (control.is_stopped) {
+    return 0;
+  }
   turn();
   auto& done = static_cast<FakeCq*>(cq)->done;
   int taken = 0;
@@ -451,15 +465,19 @@ verbs::Mw* alloc_mw(verbs::Pd* pd, int type) {
 
 int dealloc_mw(verbs::Mw* mw) {
   const std::lock_guard lock(mutex);
-  opened.erase(mw->remote_key);
+  // Also while it is about to be opened or closed, with its key changed already.
+  std::erase_if(opened, [&](const auto& it) { return (it.first ^ mw->remote_key) <= 0xff; });
   delete mw;
-  return 0;
+  return control.keeps_memory ? EBUSY : 0;
 }
 
 int bind_mw(verbs::Qp* base, verbs::Mw* mw, verbs::Bind* bind) {
   const std::lock_guard lock(mutex);
   FakeQp& qp = *static_cast<FakeQp*>(base);
   require(mw->type == verbs::kWindowOfDomain, "a window of another type");
+  if (control.refuses_binds) {
+    return EIO;
+  }
   const auto mr = regions.find(bind->mr->local_key);
   require(mr != regions.end(), "a window on memory that is not registered");
   if (mr->second->is_dma_buf) {
@@ -568,8 +586,7 @@ int ibv_get_async_event(verbs::Context* base, verbs::AsyncEvent* event) {
     errno = EAGAIN;
     return -1;
   }
-  event->about.qp = context.events.front();
-  event->type = verbs::kQpAccessError;
+  *event = context.events.front();
   context.events.pop_front();
   return 0;
 }
@@ -579,7 +596,7 @@ int ibv_query_port(verbs::Context* context, std::uint8_t port, verbs::PortAttrib
   if (port != 1) {
     return EINVAL;
   }
-  it->state = control.is_active ? verbs::kPortActive : 1;
+  it->state = (control.inactive >> context->device->number & 1) == 0 ? verbs::kPortActive : 1;
   it->active_mtu = control.mtu_code;
   it->gid_count = 2;
   it->lid = static_cast<std::uint16_t>(context->device->number + 1);
@@ -657,7 +674,7 @@ int ibv_dereg_mr(verbs::Mr* mr) {
           "memory was deregistered with a window on it");
   regions.erase(mr->local_key);
   delete static_cast<FakeMr*>(mr);
-  return 0;
+  return control.keeps_memory ? EBUSY : 0;
 }
 
 verbs::Cq* ibv_create_cq(verbs::Context* context, int entries, void* /*cq_context*/,
@@ -691,7 +708,7 @@ int ibv_destroy_srq(verbs::Srq* srq) {
 verbs::Qp* ibv_create_qp(verbs::Pd* pd, verbs::QpInitial* initial) {
   const std::lock_guard lock(mutex);
   if ((initial->type == verbs::kQpUc && !control.has_uc)) {
-    return refuse<verbs::Qp>(EOPNOTSUPP);
+    return refuse<verbs::Qp>(control.uc_error);
   }
   if (static_cast<int>(initial->capacity.inline_bytes) > control.inline_bytes_max) {
     return refuse<verbs::Qp>(EINVAL);
@@ -738,6 +755,10 @@ int ibv_modify_qp(verbs::Qp* base, verbs::QpAttributes* attributes, int mask) {
                            (is_rc ? kMaskReadsIn | kMaskNotReadyTimer : 0))) {
         return EINVAL;
       }
+      if (!is_ud && control.connect_refusals != 0) {
+        control.connect_refusals -= control.connect_refusals > 0 ? 1 : 0;
+        return ENETUNREACH;
+      }
       if (!is_ud && (attributes->path_mtu < 1 || attributes->path_mtu > control.mtu_code)) {
         return EINVAL;
       }
@@ -754,6 +775,10 @@ int ibv_modify_qp(verbs::Qp* base, verbs::QpAttributes* attributes, int mask) {
     case kStateError:
       flush(qp);
       break;
+    case kStateReset:
+      qp.late.clear();
+      qp.queue.clear();
+      break;
     default:
       return EINVAL;
   }
@@ -769,7 +794,8 @@ int ibv_destroy_qp(verbs::Qp* base) {
   // As mlx5: receives of it that nobody has taken are forgotten, and their buffers with them.
   auto& received = static_cast<FakeCq*>(qp->receive_cq)->done;
   std::erase_if(received, [&](const auto& it) { return it.qp_number == qp->number; });
-  std::erase(static_cast<FakeContext*>(qp->context)->events, qp);
+  std::erase_if(static_cast<FakeContext*>(qp->context)->events,
+                [&](const auto& it) { return it.about.qp == qp; });
   qps.erase(qp->number);
   control.qps = qps.size();
   delete qp;

@@ -77,6 +77,8 @@ Result<std::unique_ptr<GpuCopies::Gpu>> GpuCopies::make(int device) {
   gpu->has_kernel = scatter.ok();
   if (scatter.ok()) {
     gpu->scatter = std::move(*scatter);
+  } else {
+    gpu->why_none = scatter.status().message();
   }
   const Status made = [&]() -> Status {
     TUTTI_ASSIGN_OR_RETURN(gpu->stream, api_->create_stream(device));
@@ -114,7 +116,7 @@ void GpuCopies::end(Gpu& gpu) {
 
 void GpuCopies::add_source(std::span<std::byte> memory) {
   const std::lock_guard lock(mutex_);
-  sources_.push_back({memory});
+  sources_.emplace_back().memory = memory;
 }
 
 /// Once for all GPUs. Where that cannot be, kernels do not read it.
@@ -126,13 +128,40 @@ void GpuCopies::show_sources(int device) {
   }
   for (const Source& source : sources) {
     const std::span<std::byte> memory = source.memory;
-    if (!source.is_shown && api_->register_host(memory.data(), memory.size(), device).ok()) {
-      const std::lock_guard lock(mutex_);
-      for (Source& it : sources_) {
-        it.is_shown = it.is_shown || it.memory.data() == memory.data();
+    if (source.is_shown) {
+      continue;
+    }
+    const Status shown = api_->register_host(memory.data(), memory.size(), device);
+    const std::lock_guard lock(mutex_);
+    for (Source& it : sources_) {
+      if (it.memory.data() == memory.data()) {
+        it.is_shown = it.is_shown || shown.ok();
+        it.why_not = it.is_shown ? "" : shown.message();
       }
     }
   }
+}
+
+std::string GpuCopies::shortfall(int device) {
+  const Gpu* const gpu = find(device);
+  if (gpu == nullptr) {
+    return {};
+  }
+  std::string why;
+  if (!gpu->has_kernel) {
+    why = "there is no kernel (" + gpu->why_none + ")";
+  } else {
+    const std::lock_guard lock(mutex_);
+    const auto hidden = std::find_if(sources_.begin(), sources_.end(),
+                                     [](const Source& source) { return !source.is_shown; });
+    if (hidden == sources_.end()) {
+      return {};
+    }
+    why = hidden->why_not.empty() ? "receive buffers came after the GPU's first registration"
+                                  : "it cannot map receive buffers (" + hidden->why_not + ")";
+  }
+  return "one copy for each packet to GPU " + std::to_string(device) +
+         ", not one launch for many: " + why;
 }
 
 void GpuCopies::remove_source(std::span<std::byte> memory) {

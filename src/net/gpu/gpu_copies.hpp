@@ -10,6 +10,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "device/device.hpp"
@@ -28,6 +29,7 @@ class GpuCopies : public wire::DeviceCopies {
   int device_of(const void* memory) override;
   std::span<std::byte> trial_memory() override;
   Status prepare(const void* memory) override;
+  std::string shortfall(int device) override;
   void add_source(std::span<std::byte> memory) override;
   void remove_source(std::span<std::byte> memory) override;
   Result<std::uint64_t> start(int device, std::span<const Piece> pieces) override;
@@ -49,6 +51,7 @@ class GpuCopies : public wire::DeviceCopies {
   struct Gpu {
     device::ScatterCopy scatter;
     bool has_kernel = false;
+    std::string why_none;  ///< Without one.
     device::Stream stream = nullptr;
     device::ScatterPiece* pieces = nullptr;  ///< Of all launches.
     std::array<Launch, kLaunchesMax> launches;
@@ -56,6 +59,7 @@ class GpuCopies : public wire::DeviceCopies {
   struct Source {
     std::span<std::byte> memory;
     bool is_shown = false;  ///< To GPUs.
+    std::string why_not;    ///< Where that has failed.
   };
 
   Result<std::unique_ptr<Gpu>> make(int device);
@@ -67,10 +71,10 @@ class GpuCopies : public wire::DeviceCopies {
 
   std::shared_ptr<device::Api> api_;
   std::mutex prepare_mutex_;  ///< One prepare() at a time.
-  std::mutex mutex_;          ///< Of all below. Held for moments alone.
+  std::mutex mutex_;          ///< Of gpus_ and sources_. Held for moments alone.
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::vector<Source> sources_;
-  void* trial_ = nullptr;
+  void* trial_ = nullptr;  ///< Of trial_memory().
 };
 
 }  // namespace tutti::net

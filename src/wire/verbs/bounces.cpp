@@ -45,7 +45,6 @@ void Bounces::start() {
       continue;
     }
     if (started.ok()) {
-      ++launches_;
       batch.copies = *started;
     } else {
       last_failure_ = started.status().message();
@@ -57,7 +56,7 @@ void Bounces::start() {
 }
 
 bool Bounces::take(Packet* packet, bool* is_copied) {
-  for (auto it = under_way_.begin(); ended_.empty() && it != under_way_.end(); ++it) {
+  for (auto it = under_way_.begin(); next_ended_ == ended_.size() && it != under_way_.end(); ++it) {
     look(*it);
     if (it->state != DeviceCopies::State::kUnderWay) {
       are_copied_ = it->state == DeviceCopies::State::kEnded;
@@ -66,16 +65,17 @@ bool Bounces::take(Packet* packet, bool* is_copied) {
       }
       failures_ += are_copied_ ? 0 : it->packets.size();
       ended_ = std::move(it->packets);
+      next_ended_ = 0;
       under_way_.erase(it);
       break;
     }
   }
-  if (ended_.empty()) {
+  if (next_ended_ == ended_.size()) {
     return false;
   }
-  *packet = ended_.back();
+  *packet = ended_[next_ended_++];
   *is_copied = are_copied_;
-  ended_.pop_back();
+  --held_;
   return true;
 }
 
@@ -90,6 +90,7 @@ void Bounces::drop(std::span<const std::byte> memory, std::vector<std::uint32_t>
   std::erase_if(waiting_, [&](const Packet& packet) {
     if (is_in(memory, packet)) {
       buffers->push_back(packet.buffer);
+      --held_;
       return true;
     }
     return false;

@@ -33,10 +33,14 @@ class Bounces {
   Bounces(const Bounces&) = delete;
   Bounces& operator=(const Bounces&) = delete;
 
-  void add(const Packet& packet) { waiting_.push_back(packet); }
+  void add(const Packet& packet) {
+    waiting_.push_back(packet);
+    ++held_;
+  }
   /// Launches the copies of what was added, as far as there is room.
   void start();
-  /// One whose copy has ended. False: there is none. `is_copied`: its payload is in its place.
+  /// One whose copy has ended, in the order in which its launch had them. False: there is none.
+  /// `is_copied`: its payload is in its place.
   bool take(Packet* packet, bool* is_copied);
   /// Forgets what would still be copied there, and gives its receive buffers.
   void drop(std::span<const std::byte> memory, std::vector<std::uint32_t>* buffers);
@@ -45,7 +49,8 @@ class Bounces {
   /// Of what was added and not taken.
   bool is_copying_into(std::span<const std::byte> memory) const;
 
-  std::uint64_t launches() const { return launches_; }
+  /// Packets that were added and neither taken nor dropped: each has a receive buffer.
+  std::size_t held() const { return held_; }
   std::uint64_t failures() const { return failures_; }  ///< Packets that were not copied.
   const std::string& last_failure() const { return last_failure_; }
 
@@ -65,9 +70,10 @@ class Bounces {
   std::vector<Packet> waiting_;
   std::deque<Batch> under_way_;
   std::vector<Packet> ended_;
-  bool are_copied_ = true;  ///< Those.
+  std::size_t next_ended_ = 0;  ///< Of those, to be taken.
+  bool are_copied_ = true;      ///< Those.
   std::vector<DeviceCopies::Piece> pieces_;
-  std::uint64_t launches_ = 0;
+  std::size_t held_ = 0;
   std::uint64_t failures_ = 0;
   std::string last_failure_;
 };

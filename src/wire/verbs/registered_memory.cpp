@@ -33,7 +33,15 @@ Status refused(const DeviceMemory& memory, int error) {
 
 RegisteredMemory::~RegisteredMemory() {
   for (const auto& [key, region] : regions_) {
-    verbs_.dereg_mr(region.mr);
+    deregister(region);
+  }
+}
+
+void RegisteredMemory::deregister(const Region& region) {
+  const int error = verbs_.dereg_mr(region.mr);
+  if (error != 0) {
+    on_kept_("the NIC keeps " + std::to_string(region.bytes) +
+             " bytes registered: " + std::strerror(error));
   }
 }
 
@@ -77,13 +85,14 @@ Status RegisteredMemory::add(const DeviceMemory& memory) {
   return add(memory.span, [&](Region& region) -> Status {
     region.device = memory.device;
     region.is_dma_buf = memory.descriptor >= 0;
-    // Reads are this wire's own (start_flush): queue pairs of peers allow none.
+    // Reads are this wire's own (start_flush), of what peers write into: queue pairs of peers allow
+    // none.
     const int read = (access_ & kMayBind) != 0 ? kRemoteRead : 0;
     if (!region.is_dma_buf) {
       region.mr = verbs_.reg_mr(pd_, memory.span.data(), memory.span.size(), access_ | read);
     } else if (verbs_.reg_dmabuf_mr != nullptr) {
       region.mr = verbs_.reg_dmabuf_mr(pd_, memory.offset, memory.span.size(), region.address,
-                                       memory.descriptor, kLocalWrite | read);
+                                       memory.descriptor, kLocalWrite);
     } else {
       errno = ENOSYS;
     }
@@ -106,7 +115,7 @@ void RegisteredMemory::remove(std::span<std::byte> memory) {
   if (last_ == &found->second) {
     last_ = nullptr;
   }
-  verbs_.dereg_mr(found->second.mr);
+  deregister(found->second);
   regions_.erase(found);
 }
 

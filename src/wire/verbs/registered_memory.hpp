@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/result.hpp"
@@ -28,7 +30,10 @@ class RegisteredMemory {
     std::uint32_t users = 0;
   };
 
-  RegisteredMemory(const Functions& verbs, Pd* pd) : verbs_(verbs), pd_(pd) {}
+  /// `on_kept`: told why the NIC may still reach memory that was removed.
+  RegisteredMemory(const Functions& verbs, Pd* pd,
+                   std::function<void(const std::string& why)> on_kept)
+      : verbs_(verbs), pd_(pd), on_kept_(std::move(on_kept)) {}
   ~RegisteredMemory();
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
@@ -61,9 +66,11 @@ class RegisteredMemory {
 
   template <class Register>
   Status add(std::span<std::byte> memory, Register register_it);
+  void deregister(const Region& region);
 
   const Functions& verbs_;
   Pd* pd_;
+  std::function<void(const std::string& why)> on_kept_;
   int access_ = kLocalWrite;
   std::map<Key, Region> regions_;
   std::size_t longest_bytes_ = 0;         ///< Of all that have been there: bounds the search.

@@ -36,6 +36,8 @@ constexpr std::uint8_t kRcRetries = 3;
 constexpr std::uint8_t kForever = 7;
 constexpr TimeNs kWayNs = 1'000'000'000;     ///< A datagram has left its send queue by then.
 constexpr std::uint8_t kNotReadyTimer = 12;  ///< 0.64 ms
+/// New queue pairs for a path whose connecting fails, before the path is given up.
+constexpr std::uint32_t kConnectRetries = 3;
 
 }  // namespace
 
@@ -77,6 +79,7 @@ void VerbsWire::revive_datagrams() {
   attributes.state = kStateReset;
   datagrams_failed_ =
       verbs_.modify_qp(datagrams_.qp, &attributes, kMaskState) != 0 || !ready(datagrams_.qp).ok();
+  revive_due_ns_ = datagrams_failed_ ? now_ + kLookNs : 0;
   ++failed_queues_;
 }
 
@@ -101,20 +104,20 @@ std::uint32_t VerbsWire::psn_of(std::uint64_t from, std::uint64_t to, std::uint3
   return static_cast<std::uint32_t>(mix64(mix64(from) + to + generation)) & 0xff'ffffU;
 }
 
-/// A queue pair of UC or RC that was just made. False: the NIC refuses.
-bool VerbsWire::prepare(Qp* qp) const {
+/// A queue pair of UC or RC that was just made. Returns 0, or the error.
+int VerbsWire::prepare(Qp* qp) const {
   QpAttributes attributes{};
   attributes.state = kStateInit;
   attributes.port = static_cast<std::uint8_t>(port_.number);
   // Where a window is open, and nowhere else. Of what only this wire knows the number: reads.
   attributes.access_flags = qp == flush_qp_ ? kRemoteRead : kRemoteWrite;
   return verbs_.modify_qp(qp, &attributes,
-                          kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccessFlags) == 0;
+                          kMaskState | kMaskPkeyIndex | kMaskPort | kMaskAccessFlags);
 }
 
 /// Same, prepared.
-bool VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
-                        const AnnouncedPath& theirs) const {
+int VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
+                       const AnnouncedPath& theirs) const {
   const bool is_rc = service_ == Service::kRc || qp == flush_qp_;
   QpAttributes attributes{};
   attributes.reads_in = attributes.reads_out = qp == flush_qp_ ? 1 : 0;
@@ -127,8 +130,8 @@ bool VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
   attributes.not_ready_timer = kNotReadyTimer;
   int mask = kMaskState | kMaskAddress | kMaskPathMtu | kMaskRemoteQp | kMaskReceivePsn;
   mask |= is_rc ? kMaskReadsIn | kMaskNotReadyTimer : 0;
-  if (verbs_.modify_qp(qp, &attributes, mask) != 0) {
-    return false;
+  if (const int error = verbs_.modify_qp(qp, &attributes, mask); error != 0) {
+    return error;
   }
   attributes.state = kStateReadyToSend;
   attributes.timeout = kRcTimeout;
@@ -136,7 +139,7 @@ bool VerbsWire::connect(Qp* qp, const Peer& peer, std::uint32_t path,
   attributes.not_ready_retries = kForever;
   mask = kMaskState | kMaskSendPsn;
   mask |= is_rc ? kMaskTimeout | kMaskRetries | kMaskNotReadyRetries | kMaskReadsOut : 0;
-  return verbs_.modify_qp(qp, &attributes, mask) == 0;
+  return verbs_.modify_qp(qp, &attributes, mask);
 }
 
 Result<std::uint64_t> VerbsWire::add_peer(const WireAddress& address, std::uint8_t traffic_class) {
@@ -210,7 +213,8 @@ void VerbsWire::renew(std::uint64_t name, Peer& peer, std::size_t path, std::uin
   it.is_connected = false;
   peer.is_settled = false;
   Qp* const qp = make_qp(service_ == Service::kUc ? kQpUc : kQpRc, options_.send_depth);
-  if (qp != nullptr && prepare(qp)) {
+  const int error = qp == nullptr ? errno : prepare(qp);
+  if (error == 0) {
     auto queue = std::make_unique<Queue>();
     queue->qp = qp;
     queue->peer = name;
@@ -220,16 +224,22 @@ void VerbsWire::renew(std::uint64_t name, Peer& peer, std::size_t path, std::uin
     queues_.push_back(std::move(queue));
     return;
   }
-  last_failure_ = std::string("no queue pair: ") + std::strerror(errno);
+  last_failure_ = std::string("no queue pair: ") + std::strerror(error);
   ++failed_queues_;
   if (qp != nullptr) {
     verbs_.destroy_qp(qp);
   }
-  if (options_.on_fallback) {
-    options_.on_fallback(
-        "fewer queue pairs than paths, the NIC has no more (" + last_failure_ + ")",
-        "fewer TUTTI_NET_PATHS");
-  }
+  note_lost_path(peer, "the NIC has no more", "fewer TUTTI_NET_PATHS");
+}
+
+/// One of the peer's paths has been given up, for last_failure_.
+void VerbsWire::note_lost_path(const Peer& peer, const std::string& why,
+                               const std::string& remedy) const {
+  const bool has_others = std::any_of(peer.paths.begin(), peer.paths.end(),
+                                      [](const Path& path) { return path.queue != nullptr; });
+  fall_back(std::string(has_others ? "fewer queue pairs than paths" : "no queue pair to a peer") +
+                ", " + why + " (" + last_failure_ + ")",
+            remedy);
 }
 
 /// What is in its send queue completes with an error, soon, and the receive that it had begun; then
@@ -263,12 +273,8 @@ void VerbsWire::look_after_queues(TimeNs now) {
       }
     } else if (queue->outstanding > 0) {
       has_more = true;
-      // Twice: this process may have been stopped, and have completions to take in.
-      const bool is_late = now - std::min(now, queue->progress_ns) >= kStuckNsMax;
-      if (is_late && queue->is_suspect) {
+      if (is_stuck(*queue, now)) {
         fail(queue, kResponseTimeout);
-      } else {
-        queue->is_suspect = is_late;
       }
     }
   }
@@ -298,10 +304,95 @@ void VerbsWire::take_async_events() {
       ++failed_queues_;
     }
     verbs_.ack_async_event(&event);  // Before the queue pair goes, which waits for it.
+    if (event.type == kCqFailed || event.type == kDeviceFatal) {
+      // Nothing completes any more. look_after_queues() ends the peers' queue pairs.
+      abandon_datagrams();
+      abandon_windows(last_failure_);
+      abandon_flushes(last_failure_);
+    }
     const auto found = queue_of_.find(number);
     if (found != queue_of_.end() && !found->second->is_retired) {
       fail(found->second, kFlushed);
     }
+  }
+}
+
+/// True: nothing in its send queue has completed for kStuckNsMax. It takes two looks: this process
+/// may have been stopped, and have completions to take in.
+bool VerbsWire::is_stuck(Queue& queue, TimeNs now) {
+  const bool is_late =
+      queue.outstanding > 0 && now - std::min(now, queue.progress_ns) >= kStuckNsMax;
+  return std::exchange(queue.is_suspect, is_late) && is_late;
+}
+
+/// Same, of queue pairs without slots: of `outstanding` requests none has completed for
+/// kStuckNsMax. `completed`: so far.
+bool VerbsWire::is_stuck(Progress& progress, std::uint64_t outstanding, std::uint64_t completed,
+                         TimeNs now) {
+  if (outstanding == 0 || completed != progress.completed || progress.since_ns > now) {
+    progress = {completed, outstanding == 0 ? transport::kNever : now, false};
+    return false;
+  }
+  return now - progress.since_ns >= kStuckNsMax && std::exchange(progress.is_suspect, true);
+}
+
+/// A NIC that stops completing must not hold up those who wait for windows, flushes and datagrams.
+void VerbsWire::look_after_own_queues(TimeNs now) {
+  constexpr const char* kWhy = "the NIC has completed nothing for 2 s";
+  if (is_stuck(datagrams_, now)) {
+    last_failure_ = kWhy;
+    abandon_datagrams();
+  }
+  if (windows_ != nullptr &&
+      is_stuck(window_progress_, windows_->requests(), windows_->completed(), now)) {
+    abandon_windows(kWhy);
+  }
+  if (is_stuck(flush_progress_, flushes_ - flushed_, flushed_, now)) {
+    abandon_flushes(kWhy);
+  }
+}
+
+/// Counts the datagrams in the send queue as sent. Peers know the queue pair's number, so it is
+/// reset and stays.
+void VerbsWire::abandon_datagrams() {
+  take_back_all(datagrams_);
+  revive_datagrams();
+}
+
+/// Peers write nowhere from here on: the queue pair that opens and closes windows goes.
+void VerbsWire::abandon_windows(const std::string& why) {
+  if (windows_ == nullptr) {
+    return;
+  }
+  if (window_qp_ != nullptr) {
+    verbs_.destroy_qp(std::exchange(window_qp_, nullptr));
+  }
+  windows_->abandon();
+  note_failed_windows(why);
+}
+
+/// Told once.
+void VerbsWire::note_failed_windows(const std::string& why) {
+  if (!windows_->has_failed() || !window_failure_.empty()) {
+    return;
+  }
+  window_failure_ = why;
+  fall_back(
+      "receives that are copied: the NIC failed to open or close a memory window (" + why + ")",
+      "the cause in the kernel's log, then a restart of the job");
+}
+
+/// Flushes under way count as lost. The next one makes a new queue pair.
+void VerbsWire::abandon_flushes(const std::string& why) {
+  if (flush_qp_ == nullptr) {
+    return;
+  }
+  verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
+  flush_failed_ = true;
+  if (flushes_ > flushed_) {
+    flush_failure_ = why;
+    flushes_sound_ = std::exchange(flushed_, flushes_);
+    flushes_lost_ = flushes_;
   }
 }
 
@@ -315,13 +406,17 @@ void VerbsWire::drain_receives() {
   } while (count == kCompletionsPerPoll);
 }
 
-void VerbsWire::destroy(Queue* queue) {
-  // Nothing is left in its send queue, or nothing of it will ever be told.
-  for (std::uint32_t slot = 0; queue->outstanding > 0 && slot < slots_.size(); ++slot) {
-    if (slots_[slot].queue == queue) {
+void VerbsWire::take_back_all(const Queue& queue) {
+  for (std::uint32_t slot = 0; queue.outstanding > 0 && slot < slots_.size(); ++slot) {
+    if (slots_[slot].queue == &queue) {
       take_back(slot);
     }
   }
+}
+
+void VerbsWire::destroy(Queue* queue) {
+  // Nothing is left in its send queue, or nothing of it will ever be told.
+  take_back_all(*queue);
   retired_ -= queue->is_retired ? 1 : 0;
   drain_receives();
   queue_of_.erase(queue->qp->number);
@@ -351,10 +446,13 @@ void VerbsWire::schedule(Peer& peer, TimeNs due_ns) {
   announce_due_ns_ = std::min(announce_due_ns_, due_ns);
 }
 
+/// Paths that were given up do not count, as long as there are others.
 bool VerbsWire::is_complete(const Peer& peer) {
+  const auto has_queue = [](const Path& path) { return path.queue != nullptr; };
   return peer.was_heard && peer.has_heard_us &&
+         (peer.paths.empty() || std::any_of(peer.paths.begin(), peer.paths.end(), has_queue)) &&
          std::all_of(peer.paths.begin(), peer.paths.end(),
-                     [](const Path& path) { return path.queue == nullptr || is_up(path); });
+                     [&](const Path& path) { return !has_queue(path) || is_up(path); });
 }
 
 void VerbsWire::handle_timeout(TimeNs now) {
@@ -362,6 +460,7 @@ void VerbsWire::handle_timeout(TimeNs now) {
   if (now - std::min(now, async_looked_ns_) >= kAsyncNs) {
     async_looked_ns_ = now;
     take_async_events();
+    look_after_own_queues(now);
   }
   if (now >= look_due_ns_) {
     look_after_queues(now);
@@ -452,12 +551,21 @@ bool VerbsWire::update(std::uint64_t name, Peer& peer, std::size_t path,
   }
   if (it.queue != nullptr && !it.is_connected && theirs.generation == it.generation &&
       theirs.qp_number != 0) {
-    it.is_connected = connect(it.queue->qp, peer, static_cast<std::uint32_t>(path), theirs);
-    is_new = it.is_connected;
-    if (!it.is_connected) {
-      retire(std::exchange(it.queue, nullptr));  // The others have to do.
-      last_failure_ = std::string("a queue pair cannot be connected: ") + std::strerror(errno);
+    const int error = connect(it.queue->qp, peer, static_cast<std::uint32_t>(path), theirs);
+    it.is_connected = error == 0;
+    is_new = true;
+    if (it.is_connected) {
+      it.connect_failures = 0;
+    } else {
+      last_failure_ = std::string("a queue pair cannot be connected: ") + std::strerror(error);
       ++failed_queues_;
+      if (++it.connect_failures <= kConnectRetries) {
+        renew(name, peer, path, 0);
+      } else {
+        retire(std::exchange(it.queue, nullptr));
+        note_lost_path(peer, "the NIC reaches the peer by no more",
+                       "a route to the peer's GID, or another one (NCCL_IB_GID_INDEX)");
+      }
     }
   }
   return is_new;

@@ -81,7 +81,7 @@ bool VerbsWire::send(const Transmission& sent) {
   if (!is_up(path)) {
     return lose_if_late(sent, &peer->wait_since_ns, kConnectNsMax);
   }
-  if (is_unanswered(*path.queue, sent)) {
+  if (note_ping(*path.queue, sent)) {
     fail(path.queue, kResponseTimeout);
     lose(sent);
     return true;
@@ -97,8 +97,8 @@ bool VerbsWire::send(const Transmission& sent) {
 
 /// UC: nobody says when the peer's NIC takes no more of a queue pair, after a write into a closed
 /// window or (Linux's rxe) after one that was lost in part. The transport leaves the path and
-/// pings it now and then. True: the ping before this one has had no answer either.
-bool VerbsWire::is_unanswered(Queue& queue, const Transmission& sent) const {
+/// pings it now and then. Notes when a ping is sent. True: the one before has had no answer either.
+bool VerbsWire::note_ping(Queue& queue, const Transmission& sent) const {
   const auto type = static_cast<transport::PacketType>(std::to_integer<int>(sent.header[0]) & 0xf);
   if (service_ != Service::kUc || type != transport::PacketType::kPing ||
       sent.header_bytes != transport::kCommonHeaderBytes) {
@@ -121,7 +121,6 @@ bool VerbsWire::lose_if_late(const Transmission& sent, TimeNs* since_ns, TimeNs 
 }
 
 void VerbsWire::lose(const Transmission& sent) {
-  ++lost_;
   ++counters_.refused;
   if (sent.payload != nullptr) {
     sent_cookies_.push_back(sent.cookie);
@@ -307,9 +306,15 @@ void VerbsWire::poll_sends() {
       const Completion& it = done[static_cast<std::size_t>(i)];
       if ((it.id & Windows::kCompletion) != 0) {
         windows_->complete(it.id, it.status);
+        if (windows_->has_failed()) {
+          note_failed_windows(verbs_.status_text(it.status));
+        }
         continue;
       }
       if ((it.id & kFlush) != 0) {
+        if ((it.id & ~kFlush) <= flushed_) {
+          continue;  // Of a queue pair that was destroyed.
+        }
         if (it.status != kSuccess && !flush_failed_) {
           flush_failed_ = true;
           flush_failure_ = verbs_.status_text(it.status);
@@ -336,11 +341,12 @@ void VerbsWire::poll_sends() {
       }
     }
   } while (count == kCompletionsPerPoll);
-  if (datagrams_failed_ && datagrams_.outstanding == 0) {
+  if (datagrams_failed_ && datagrams_.outstanding == 0 && now_ >= revive_due_ns_) {
     revive_datagrams();
   }
   if (windows_ != nullptr) {
     windows_->poll();
+    note_failed_windows("its send queue takes no request");
   }
 }
 
@@ -473,26 +479,37 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
     arrival.payload = {content + header_bytes, bytes - header_bytes};
     arrival.payload_bytes = static_cast<std::uint32_t>(arrival.payload.size());
   }
-  if (!arrival.payload.empty()) {
-    std::byte* const place = arrivals.place(arrival.header, arrival.payload_bytes);
-    bool is_known = true;
-    const int device = place == nullptr ? -1 : device_of(place, arrival.payload_bytes, &is_known);
-    if (device >= 0) {
-      if (is_known) {
-        empty_buffers_.pop_back();  // It stays until the GPU has copied the payload.
-        arrival.received_ns = options_.clock();
-        bounces_->add({arrival, buffer, place, device});
-      }
-      return true;  // What is not registered any more is lost.
-    }
-    (place == nullptr ? counters_.payload_bytes_copied : counters_.payload_bytes_placed) +=
-        arrival.payload_bytes;
-    if (place != nullptr) {
-      std::memcpy(place, arrival.payload.data(), arrival.payload.size());
-      arrival.payload = {};
-    }
+  if (arrival.payload.empty() || place_payload(arrivals, buffer, &arrival)) {
+    arrivals.arrived(arrival);
   }
-  arrivals.arrived(arrival);
+  return true;
+}
+
+/// Copies the payload to where the transport wants it, if it does. False: a GPU is to copy it, or
+/// it is lost.
+bool VerbsWire::place_payload(Arrivals& arrivals, std::uint32_t buffer,
+                              transport::Arrival* arrival) {
+  std::byte* const place = arrivals.place(arrival->header, arrival->payload_bytes);
+  bool is_known = true;
+  const int device = place == nullptr ? -1 : device_of(place, arrival->payload_bytes, &is_known);
+  if (device >= 0) {
+    // All peers share the buffers: a GPU that lags leaves half of them to the others.
+    const bool has_room = bounces_->held() < std::max<std::size_t>(options_.receive_buffers / 2, 1);
+    if (is_known && has_room) {
+      empty_buffers_.pop_back();  // The last is this one: it stays until the GPU has copied.
+      arrival->received_ns = options_.clock();
+      bounces_->add({*arrival, buffer, place, device});
+    } else if (is_known) {
+      ++copies_dropped_;
+    }
+    return false;  // What is not copied is lost: not registered any more, or no room.
+  }
+  (place == nullptr ? counters_.payload_bytes_copied : counters_.payload_bytes_placed) +=
+      arrival->payload_bytes;
+  if (place != nullptr) {
+    std::memcpy(place, arrival->payload.data(), arrival->payload.size());
+    arrival->payload = {};
+  }
   return true;
 }
 

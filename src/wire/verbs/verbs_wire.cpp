@@ -41,8 +41,7 @@ std::string gid_text(const GidEntry& entry) {
   return text;
 }
 
-Status failed(const std::string& what) {
-  const int error = errno;
+Status failed(const std::string& what, int error = errno) {
   return Status(ErrorCode::kUnavailable,
                 "RDMA: " + what + ": " + std::strerror(error) +
                     (error == ENOMEM ? "; remedy: a higher ulimit -l" : ""));
@@ -174,7 +173,9 @@ Status VerbsWire::choose_service() {
     return failed("no shared receive queue of " + options_.device);
   }
   datagrams_.qp = make_qp(kQpUd, kDatagramDepth);
-  if (datagrams_.qp == nullptr) {
+  // Drivers refuse more inline data than they have by one of these. It saves the NIC a read, no
+  // more: to go without is no fall-back.
+  if (datagrams_.qp == nullptr && (errno == EINVAL || errno == ENOMEM)) {
     inline_bytes_ = 0;
     datagrams_.qp = make_qp(kQpUd, kDatagramDepth);
   }
@@ -183,12 +184,17 @@ Status VerbsWire::choose_service() {
   }
   if (options_.service == "auto") {
     Qp* const tried = make_qp(kQpUc, options_.send_depth);
+    const int error = errno;
     service_ = tried != nullptr ? Service::kUc : Service::kRc;
     if (tried != nullptr) {
       verbs_.destroy_qp(tried);
-    } else if (options_.on_fallback) {
-      options_.on_fallback("RC and not UC, which " + options_.device + " does not have",
-                           "TUTTI_NET_VERBS=rc, if that is as it should be");
+    } else if (error == EOPNOTSUPP || error == ENOSYS || error == EPROTONOSUPPORT ||
+               error == EINVAL) {
+      fall_back("RC and not UC, which " + options_.device + " does not have (" +
+                    std::strerror(error) + ")",
+                "TUTTI_NET_VERBS=rc, if that is as it should be");
+    } else {
+      return failed("no UC queue pair of " + options_.device, error);
     }
     return {};
   }
@@ -231,7 +237,8 @@ Status VerbsWire::open_memory() {
   if (arena_mr_ == nullptr) {
     return failed(std::to_string(arena_.size() >> 20) + " MiB for packets cannot be registered");
   }
-  memory_ = std::make_unique<RegisteredMemory>(verbs_, pd_);
+  memory_ = std::make_unique<RegisteredMemory>(
+      verbs_, pd_, [this](const std::string& why) { note_kept_memory(why); });
   if (options_.copies != nullptr) {
     options_.copies->add_source(arena_);
     bounces_ = std::make_unique<Bounces>(*options_.copies);
@@ -255,14 +262,15 @@ Status VerbsWire::open_queues() {
   return {};
 }
 
-/// Connects a queue pair to itself. False: the NIC refuses.
-bool VerbsWire::open_loop(Qp* qp) const {
+/// Connects a queue pair to itself. Returns 0, or the error.
+int VerbsWire::open_loop(Qp* qp) const {
   Peer self;
   self.end.gid = gid_.gid;
   self.end.lid = port_.lid;
   self.end.mtu = mtu_code(port_.mtu_bytes);
   self.end.number = number_;
-  return prepare(qp) && connect(qp, self, 0, {0, qp->number, true});
+  const int error = prepare(qp);
+  return error != 0 ? error : connect(qp, self, 0, {0, qp->number, true});
 }
 
 /// Without them all is copied.
@@ -271,23 +279,23 @@ void VerbsWire::open_windows() {
     return;
   }
   window_qp_ = make_qp(service_ == Service::kUc ? kQpUc : kQpRc, Windows::kRequestsMax);
-  if (window_qp_ != nullptr && open_loop(window_qp_)) {
-    windows_ = std::make_unique<Windows>(context_, pd_, window_qp_);
-    if (windows_->try_one()) {
+  int error = window_qp_ == nullptr ? errno : open_loop(window_qp_);
+  if (error == 0) {
+    windows_ = std::make_unique<Windows>(context_, pd_, window_qp_,
+                                         [this](const std::string& why) { note_kept_memory(why); });
+    error = windows_->try_one();
+    if (error == 0) {
       memory_->allow_windows();
       return;
     }
   }
-  const std::string why = std::strerror(errno);
   windows_.reset();
   if (window_qp_ != nullptr) {
     verbs_.destroy_qp(std::exchange(window_qp_, nullptr));
   }
-  if (options_.on_fallback) {
-    options_.on_fallback("copies of what arrives and not writes into receives: " + options_.device +
-                             " has no memory windows (" + why + ")",
-                         "a NIC with memory windows of type 1");
-  }
+  fall_back("copies of what arrives and not writes into receives: " + options_.device +
+                " has no memory windows (" + std::strerror(error) + ")",
+            "a NIC with memory windows of type 1");
 }
 
 std::uint64_t VerbsWire::open_window(std::span<std::byte> memory) {
@@ -304,7 +312,8 @@ Status VerbsWire::register_device_memory(const DeviceMemory& memory) {
     return no_device_memory();
   }
   TUTTI_RETURN_IF_ERROR(memory_->add(memory));
-  if (windows_ != nullptr && flush_qp_ == nullptr && flushes_ == 0) {
+  const bool is_dma_buf = memory.descriptor >= 0;  // Nothing is written there (open_window).
+  if (!is_dma_buf && windows_ != nullptr && flush_qp_ == nullptr && flushes_ == 0) {
     open_flushes();
   }
   return {};
@@ -315,10 +324,11 @@ Status VerbsWire::register_device_memory(const DeviceMemory& memory) {
 /// come back, they are there. Only RC reads.
 void VerbsWire::open_flushes() {
   flush_qp_ = make_qp(kQpRc, kFlushesMax);
-  if (flush_qp_ != nullptr && open_loop(flush_qp_)) {
+  const int error = flush_qp_ == nullptr ? errno : open_loop(flush_qp_);
+  if (error == 0) {
     return;
   }
-  flush_failure_ = std::string("no RC queue pair that reads: ") + std::strerror(errno);
+  flush_failure_ = std::string("no RC queue pair that reads: ") + std::strerror(error);
   if (flush_qp_ != nullptr) {
     verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
   }
@@ -327,35 +337,41 @@ void VerbsWire::open_flushes() {
 Result<std::uint64_t> VerbsWire::start_flush(std::span<const std::byte> memory) {
   const auto* const region = memory_->find_region(memory.data(), memory.size());
   // Where peers write nothing, GPUs have copied all, and see what they have written.
-  if (region == nullptr || region->device < 0 || memory.empty() || windows_ == nullptr) {
+  if (region == nullptr || region->device < 0 || region->is_dma_buf || memory.empty() ||
+      windows_ == nullptr) {
     return std::uint64_t{0};
   }
   if (flush_failed_ && flushes_ == flushed_) {
-    // One of memory that was given back meanwhile has ended the queue pair.
-    verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
+    // One of memory that was given back meanwhile has ended the queue pair, or the NIC its work.
+    if (flush_qp_ != nullptr) {
+      verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
+    }
     flush_failed_ = false;
     open_flushes();
   }
+  const auto cannot = [](const std::string& why) {
+    return Status(ErrorCode::kUnavailable, "RDMA: the GPU's memory cannot be flushed: " + why);
+  };
   if (flush_qp_ == nullptr || flush_failed_) {
-    return flush_qp_ == nullptr
-               ? Status(ErrorCode::kUnavailable,
-                        "RDMA: the GPU's memory cannot be flushed: " + flush_failure_)
-               : Status(ErrorCode::kTimeout, "RDMA: flushes begin anew");
+    return flush_qp_ == nullptr ? cannot(flush_failure_)
+                                : Status(ErrorCode::kTimeout, "RDMA: flushes begin anew");
   }
   if (flushes_ - flushed_ >= kFlushesMax) {
     return Status(ErrorCode::kTimeout, "RDMA: too many flushes");
   }
   Segment to{reinterpret_cast<std::uint64_t>(flush_to_), 1, arena_mr_->local_key};
   SendRequest request{};
-  request.id = kFlush;
+  request.id = kFlush | (flushes_ + 1);
   request.segments = &to;
   request.segment_count = 1;
   request.opcode = kRead;
   request.flags = kSignaled;
   request.to.rdma = {reinterpret_cast<std::uint64_t>(&memory.back()), region->mr->remote_key};
   SendRequest* bad = nullptr;
-  if (context_->ops.post_send(flush_qp_, &request, &bad) != 0) {
-    return Status(ErrorCode::kTimeout, "RDMA: no room for a flush");
+  if (const int error = context_->ops.post_send(flush_qp_, &request, &bad); error != 0) {
+    // An empty send queue has room: what it refuses it refuses for good.
+    return flushes_ == flushed_ ? cannot(std::strerror(error))
+                                : Status(ErrorCode::kTimeout, "RDMA: no room for a flush");
   }
   return ++flushes_;
 }
@@ -378,7 +394,11 @@ void VerbsWire::deregister_memory(std::span<std::byte> memory) {
   const Mr* const last = memory_->last_use(memory);
   if (last != nullptr && bounces_ != nullptr) {
     bounces_->drop(memory, &empty_buffers_);
-    while (bounces_->is_under_way_into(memory) && goes_on()) {
+    bool is_under_way = false;
+    while ((is_under_way = bounces_->is_under_way_into(memory)) && goes_on()) {
+    }
+    if (is_under_way) {
+      note_kept_memory("a GPU's copy into it has not ended within 100 ms");
     }
   }
   if (last != nullptr && windows_ != nullptr) {
@@ -387,11 +407,18 @@ void VerbsWire::deregister_memory(std::span<std::byte> memory) {
       poll_sends();
     }
     if (!are_closed) {
-      verbs_.destroy_qp(std::exchange(window_qp_, nullptr));
-      windows_->abandon();
+      abandon_windows("none was opened or closed within 100 ms");
     }
   }
   memory_->remove(memory);
+}
+
+/// Of memory that its owner frees.
+void VerbsWire::note_kept_memory(const std::string& why) {
+  ++kept_memory_;
+  kept_memory_why_ = why;
+  fall_back("memory that was given back and may still be written: " + why,
+            "the cause in the kernel's log; results of this job may be wrong");
 }
 
 transport::WireCapabilities VerbsWire::capabilities() const {
@@ -487,8 +514,21 @@ std::string VerbsWire::report() const {
     text += ", " + std::to_string(bounces_->failures()) +
             " packet(s) could not be copied into a GPU's memory (" + bounces_->last_failure() + ")";
   }
-  if (lost_ > 0) {
-    text += ", " + std::to_string(lost_) + " packet(s) for paths that took none were dropped";
+  if (copies_dropped_ > 0) {
+    text += ", " + std::to_string(copies_dropped_) +
+            " packet(s) for GPUs were dropped: copies held half of the receive buffers";
+  }
+  if (!window_failure_.empty()) {
+    text += ", receives were copied after the NIC failed to open or close a memory window (" +
+            window_failure_ + ")";
+  }
+  if (kept_memory_ > 0) {
+    text += ", memory was given back " + std::to_string(kept_memory_) +
+            " time(s) while it could still be written (" + kept_memory_why_ + ")";
+  }
+  if (counters_.refused > 0) {
+    text += ", " + std::to_string(counters_.refused) +
+            " packet(s) were dropped before the NIC took them";
   }
   return text;
 }

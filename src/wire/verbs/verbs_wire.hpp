@@ -119,8 +119,6 @@ class VerbsWire : public Wire {
   std::string report() const override;
 
   Service service() const { return service_; }
-  /// Of payloads into memory of GPUs: launches, each of what has come together.
-  std::uint64_t copy_launches() const { return bounces_ == nullptr ? 0 : bounces_->launches(); }
 
  private:
   /// What a receive completion is about, in the immediate data.
@@ -137,7 +135,7 @@ class VerbsWire : public Wire {
   static constexpr std::uint32_t kFlushesMax = 64;
   static constexpr std::size_t kFlushBytes =
       64;  ///< Where they read to; what is there, nobody asks.
-  /// Set in the numbers of their completions.
+  /// Set in the ids of their requests, above the number of the flush.
   static constexpr std::uint64_t kFlush = 1ULL << 62;
   /// Of Slot::uses, which stand below that.
   static constexpr std::uint32_t kUsesMask = (1U << 30) - 1;
@@ -172,7 +170,15 @@ class VerbsWire : public Wire {
     std::uint32_t generation = 0;
     bool is_connected = false;  ///< To the peer's of the same generation.
     AnnouncedPath theirs;
+    std::uint32_t connect_failures = 0;  ///< Since it was connected last.
     transport::TimeNs full_since_ns = transport::kNever;
+  };
+
+  /// Of a queue pair that is connected to itself, for is_stuck().
+  struct Progress {
+    std::uint64_t completed = 0;
+    transport::TimeNs since_ns = transport::kNever;
+    bool is_suspect = false;
   };
 
   /// What a WireAddress says.
@@ -220,11 +226,17 @@ class VerbsWire : public Wire {
   Status open_memory();
   Status open_queues();
   void open_windows();
-  bool open_loop(Qp* qp) const;
+  int open_loop(Qp* qp) const;
   void open_flushes();
   static Result<End> decode(const WireAddress& address);
   Peer* find(std::uint64_t peer) const;
   AddressAttributes way_to(const Peer& peer, std::uint32_t path) const;
+  void fall_back(const std::string& what, const std::string& remedy) const {
+    if (options_.on_fallback) {
+      options_.on_fallback(what, remedy);
+    }
+  }
+  void note_kept_memory(const std::string& why);
 
   /// ibv_mtu
   static std::uint8_t mtu_code(int bytes) {
@@ -235,14 +247,23 @@ class VerbsWire : public Wire {
   Qp* make_qp(int type, std::uint32_t depth) const;
   Status ready(Qp* qp) const;
   void revive_datagrams();
-  bool prepare(Qp* qp) const;
-  bool connect(Qp* qp, const Peer& peer, std::uint32_t path, const AnnouncedPath& theirs) const;
+  int prepare(Qp* qp) const;
+  int connect(Qp* qp, const Peer& peer, std::uint32_t path, const AnnouncedPath& theirs) const;
   void renew(std::uint64_t name, Peer& peer, std::size_t path, std::uint32_t generation);
+  void note_lost_path(const Peer& peer, const std::string& why, const std::string& remedy) const;
   void retire(Queue* queue);
   void destroy(Queue* queue);
   void fail(Queue* queue, int status);
   void look_after_queues(transport::TimeNs now);
   void take_async_events();
+  static bool is_stuck(Queue& queue, transport::TimeNs now);
+  static bool is_stuck(Progress& progress, std::uint64_t outstanding, std::uint64_t completed,
+                       transport::TimeNs now);
+  void look_after_own_queues(transport::TimeNs now);
+  void abandon_datagrams();
+  void abandon_windows(const std::string& why);
+  void abandon_flushes(const std::string& why);
+  void note_failed_windows(const std::string& why);
   void drain_receives();
   static std::uint32_t psn_of(std::uint64_t from, std::uint64_t to, std::uint32_t generation);
   std::size_t datagram_bytes_of(const Peer& peer) const {
@@ -260,7 +281,7 @@ class VerbsWire : public Wire {
   void schedule(Peer& peer, transport::TimeNs due_ns);
 
   // verbs_transfer.cpp
-  bool is_unanswered(Queue& queue, const transport::Transmission& sent) const;
+  bool note_ping(Queue& queue, const transport::Transmission& sent) const;
   bool lose_if_late(const transport::Transmission& sent, transport::TimeNs* since_ns,
                     transport::TimeNs most_ns);
   void lose(const transport::Transmission& sent);
@@ -272,10 +293,12 @@ class VerbsWire : public Wire {
   void poll_sends();
   void complete_sends(Arrivals& arrivals);
   void take_back(std::uint32_t slot);
+  void take_back_all(const Queue& queue);
   void note_posted(Queue& queue);
   bool post_write(Queue& queue, const transport::Transmission& sent);
   bool fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot);
   bool deliver(Arrivals& arrivals, const Completion& completion);
+  bool place_payload(Arrivals& arrivals, std::uint32_t buffer, transport::Arrival* arrival);
   bool deliver_bounced(Arrivals& arrivals);
   bool deliver_write(Arrivals& arrivals, const Completion& completion, std::uint32_t number);
   void drop_ahead(Arrivals& arrivals, Queue& queue);
@@ -310,13 +333,18 @@ class VerbsWire : public Wire {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
 
-  Queue datagrams_;                ///< The UD queue pair.
-  bool datagrams_failed_ = false;  ///< It takes no more until it was reset.
-  Qp* window_qp_ = nullptr;
-  std::unique_ptr<Windows> windows_;  ///< Null: peers write nowhere.
+  Queue datagrams_;                      ///< The UD queue pair.
+  bool datagrams_failed_ = false;        ///< It takes no more until it was reset.
+  transport::TimeNs revive_due_ns_ = 0;  ///< The next reset, after one that failed.
+  Qp* window_qp_ = nullptr;              ///< Null: as windows_, or it has failed.
+  std::unique_ptr<Windows> windows_;     ///< Null: peers write nowhere.
+  Progress window_progress_;
+  std::string window_failure_;        ///< Not empty: no more windows are opened.
   std::unique_ptr<Bounces> bounces_;  ///< Null: there are no GPUs.
+  std::uint64_t copies_dropped_ = 0;  ///< Packets for GPUs, when too many waited for copies.
   /// RC, connected to itself. Null: no GPU's memory is registered, or nobody writes there.
   Qp* flush_qp_ = nullptr;
+  Progress flush_progress_;
   std::uint64_t flushes_ = 0;        ///< Posted.
   std::uint64_t flushed_ = 0;        ///< Completed, in order.
   bool flush_failed_ = false;        ///< Since the queue pair was made.
@@ -345,7 +373,8 @@ class VerbsWire : public Wire {
   std::vector<std::uint64_t> sent_cookies_;  ///< To be told.
   std::vector<std::uint64_t> told_;
   transport::TimeNs datagrams_full_since_ns_ = transport::kNever;
-  std::uint64_t lost_ = 0;
+  std::uint64_t kept_memory_ = 0;  ///< Times that memory could not be taken from the NIC or a GPU.
+  std::string kept_memory_why_;    ///< The last time.
   std::uint64_t failed_queues_ = 0;
   std::string last_failure_;
   WireCounters counters_;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "wire/verbs/windows.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace tutti::wire::verbs {
@@ -14,18 +16,24 @@ Windows::~Windows() {
 
 /// The NIC forgets a window, open or not.
 void Windows::release(Window& window) {
-  if (window.mw != nullptr) {
-    context_->ops.dealloc_mw(std::exchange(window.mw, nullptr));
+  if (window.mw == nullptr) {
+    return;
+  }
+  const int error = context_->ops.dealloc_mw(std::exchange(window.mw, nullptr));
+  if (error != 0) {
+    on_kept_(std::string("the NIC keeps a memory window: ") + std::strerror(error));
   }
 }
 
-bool Windows::try_one() {
-  Mw* const mw =
-      context_->ops.alloc_mw == nullptr ? nullptr : context_->ops.alloc_mw(pd_, kWindowOfDomain);
-  if (mw != nullptr) {
-    context_->ops.dealloc_mw(mw);
+int Windows::try_one() {
+  if (context_->ops.alloc_mw == nullptr) {
+    return ENOSYS;
   }
-  return mw != nullptr;
+  Window tried;
+  tried.mw = context_->ops.alloc_mw(pd_, kWindowOfDomain);
+  const int error = tried.mw == nullptr ? errno : 0;
+  release(tried);
+  return error;
 }
 
 Windows::Window* Windows::find(std::uint64_t name) {
@@ -56,12 +64,10 @@ std::uint64_t Windows::open(Mr* mr, std::span<std::byte> memory) {
   if (has_failed_) {
     return 0;
   }
-  if (free_.size() + in_use_ < kWindowsMax) {
+  if (!has_all_ && free_.size() < kFreeMin && free_.size() + in_use_ < kWindowsMax) {
     Window made;
     made.mw = context_->ops.alloc_mw(pd_, kWindowOfDomain);
-    if (made.mw == nullptr && free_.empty()) {
-      return 0;
-    }
+    has_all_ = made.mw == nullptr;
     if (made.mw != nullptr) {
       free_.push_front(static_cast<std::uint32_t>(windows_.size()));
       windows_.push_back(made);
@@ -116,6 +122,11 @@ void Windows::ask_to_close(std::uint32_t index) {
     window.state = State::kClosed;
   } else if (request(index, window.address, 0)) {
     window.state = State::kClosing;
+  } else if (requests_ == 0) {
+    // An empty send queue has room: what it refuses it refuses for good.
+    has_failed_ = true;
+    release(window);
+    window.state = State::kClosed;
   } else {
     pending_.push_back(index);
   }
@@ -145,6 +156,7 @@ void Windows::complete(std::uint64_t id, int status) {
   }
   Window& window = windows_[index];
   --requests_;
+  ++completed_;
   has_failed_ = has_failed_ || status != kSuccess;
   if (window.state == State::kOpening) {
     window.state = status == kSuccess ? State::kOpen : State::kRefused;

@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "base/dynamic_library.hpp"
 #include "nccl_net/plugin.hpp"
 #include "net/gpu/gpu_copies.hpp"
 #include "support/fake_verbs.hpp"
@@ -64,15 +63,7 @@ using tutti::testing::FakeVerbsControl;
 
 const abi::Calls<12>& calls = ncclNetPlugin_v12.calls;
 
-FakeVerbsControl& control() {
-  static FakeVerbsControl* const it = [] {
-    FakeVerbsControl* (*get)() = nullptr;
-    const auto fake = DynamicLibrary::open("libibverbs.so.1");
-    EXPECT_TRUE(fake.ok() && fake->resolve("fake_verbs_control", &get));
-    return get();
-  }();
-  return *it;
-}
+FakeVerbsControl& control() { return tutti::testing::fake_verbs(); }
 
 std::string& logged() {
   static std::string text;

@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/dynamic_library.hpp"
 #include "base/random.hpp"
 #include "net/gpu/gpu_copies.hpp"
 #include "support/fake_verbs.hpp"
@@ -34,15 +33,7 @@ using wire::DeviceMemory;
 
 constexpr int kGpu = 0;
 
-FakeVerbsControl& control() {
-  static FakeVerbsControl* const it = [] {
-    FakeVerbsControl* (*get)() = nullptr;
-    const auto fake = DynamicLibrary::open("libibverbs.so.1");
-    EXPECT_TRUE(fake.ok() && fake->resolve("fake_verbs_control", &get));
-    return get();
-  }();
-  return *it;
-}
+FakeVerbsControl& control() { return tutti::testing::fake_verbs(); }
 
 std::shared_ptr<device::Api> gpus() {
   static const std::shared_ptr<device::Api> api = [] {
@@ -190,6 +181,20 @@ class RdmaGpu : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(completion.status.ok()) << completion.status.message();
     EXPECT_EQ(bytes, completion.bytes[0]);
   }
+  /// A message into `to`, whose copies are held from their launch on. Returns its receive.
+  static Request* hold_copies(const Ends& ends, const GpuBytes& from, const GpuBytes& to) {
+    EXPECT_TRUE(ends.send->register_device_memory({.span = from.span()}).ok());
+    EXPECT_TRUE(ends.receive->register_device_memory({.span = to.span()}).ok());
+    LaggingCopies::are_held = true;
+    Request* const received = receive(ends, to);
+    (void)send(ends, from, from.span().size());
+    Completion completion;
+    EXPECT_TRUE(wait([&] {
+      EXPECT_FALSE(net::test(received, &completion));
+      return LaggingCopies::launches > 0;
+    }));
+    return received;
+  }
   static void pass_messages(const Ends& ends, int descriptor,
                             const std::vector<std::size_t>& sizes = {0, 1, 100, 4096, 33'000,
                                                                      1'000'001});
@@ -323,16 +328,8 @@ TEST_P(RdmaGpu, receive__that_fails_waits_for_the_copies) {
   Ends ends = connect(options(GetParam()));
   const GpuBytes from(20'000);
   const GpuBytes to(20'000);
-  ASSERT_TRUE(ends.send->register_device_memory({.span = from.span()}).ok());
-  ASSERT_TRUE(ends.receive->register_device_memory({.span = to.span()}).ok());
-  LaggingCopies::are_held = true;
-  Request* const received = receive(ends, to);
-  (void)send(ends, from, 20'000);
+  Request* const received = hold_copies(ends, from, to);
   Completion completion;
-  ASSERT_TRUE(wait([&] {
-    EXPECT_FALSE(net::test(received, &completion));
-    return LaggingCopies::launches > 0;
-  }));
   ends.send.reset();  // With an open send: the connection is aborted.
   EXPECT_FALSE(ends_soon(received, &completion));
   LaggingCopies::are_held = false;
@@ -344,16 +341,7 @@ TEST_P(RdmaGpu, close__waits_for_the_copies) {
   Ends ends = connect(options(GetParam()));
   const GpuBytes from(20'000);
   const GpuBytes to(20'000);
-  ASSERT_TRUE(ends.send->register_device_memory({.span = from.span()}).ok());
-  ASSERT_TRUE(ends.receive->register_device_memory({.span = to.span()}).ok());
-  LaggingCopies::are_held = true;
-  Request* const received = receive(ends, to);
-  (void)send(ends, from, 20'000);
-  Completion completion;
-  ASSERT_TRUE(wait([&] {
-    EXPECT_FALSE(net::test(received, &completion));
-    return LaggingCopies::launches > 0;
-  }));
+  (void)hold_copies(ends, from, to);
   ends.receive->deregister_memory(to.span());  // NCCL does that first.
   std::atomic<bool> is_closed = false;
   std::thread closer([&] {

@@ -6,10 +6,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "base/random.hpp"
+#include "support/fake_verbs.hpp"
 #include "unit/net/rdma_fixture.hpp"
 
 namespace tutti::net {
@@ -44,11 +47,16 @@ TEST(rdma, match_ports__by_the_interfaces_of_gids) {
   ports[2].is_active = false;
   const std::vector<NetDevice> devices = {interface("eth0"), interface("eth1"), interface("eth2"),
                                           interface("eth3")};
-  const auto all = match_ports(devices, ports, "", "/nowhere");
+  using Texts = std::vector<std::string>;
+  Texts left_out;
+  const auto all = match_ports(devices, ports, "", "/nowhere", &left_out);
+  EXPECT_EQ((Texts{"eth3 (mlx5_2:1 is not active)"}), left_out);
   ASSERT_EQ(2U, all.size());
   EXPECT_EQ("mlx5_0", all[0].rdma_device);
   EXPECT_EQ("mlx5_1", all[1].rdma_device);
-  const auto some = match_ports(devices, ports, "^mlx5_0", "/nowhere");
+  left_out.clear();
+  const auto some = match_ports(devices, ports, "^mlx5_0", "/nowhere", &left_out);
+  EXPECT_EQ((Texts{"eth3 (mlx5_2:1 is not active)"}), left_out) << "eth0: as it was asked for";
   ASSERT_EQ(1U, some.size());
   EXPECT_EQ("eth2", some[0].name);
 }
@@ -56,7 +64,10 @@ TEST(rdma, match_ports__by_the_interfaces_of_gids) {
 TEST(rdma, match_ports__by_the_device_of_an_ipoib_interface) {
   const Directory net;
   net.write("ib0/device/infiniband/mlx5_4/name", "");
-  const auto found = match_ports({interface("ib0")}, {port_of("mlx5_4", 1, "")}, "", net.path());
+  std::vector<std::string> left_out;
+  const auto found =
+      match_ports({interface("ib0")}, {port_of("mlx5_4", 1, "")}, "", net.path(), &left_out);
+  EXPECT_TRUE(left_out.empty());
   ASSERT_EQ(1U, found.size());
   EXPECT_EQ("mlx5_4", found[0].rdma_device);
 }
@@ -78,6 +89,39 @@ TEST(rdma, open__says_which_ports_there_are) {
   options = options_of(directory, "uc");
   options.rdma.gid_index = "three";
   EXPECT_EQ("NCCL_IB_GID_INDEX: 'three' is no number", error_of(options));
+  options.config.net_wire = "auto";
+  EXPECT_EQ("NCCL_IB_GID_INDEX: 'three' is no number", error_of(options)) << "and not udp";
+}
+
+TEST(rdma, rdma_devices__warn_of_what_they_leave_out) {
+  const Directory directory;
+  const NetworkOptions options = options_of(directory, "uc");
+  directory.write("class/fake_1/ports/1/gid_attrs/ndevs/0", "eth9\n");
+  RdmaOptions rdma = options.rdma;
+  std::vector<std::string> told;
+  const auto devices_of = [&](const std::string& hca) {
+    rdma.hca = hca;
+    told.clear();
+    const auto found = rdma_devices({interface("lo"), interface("eth9"), interface("eth10")}, rdma,
+                                    [&](LogKind kind, const std::string& text) {
+                                      EXPECT_EQ(LogKind::kWarning, kind);
+                                      told.push_back(text);
+                                    });
+    EXPECT_TRUE(found.ok()) << found.status().message();
+    return found.ok() ? found->size() : 0;
+  };
+  EXPECT_EQ(2U, devices_of(""));
+  EXPECT_TRUE(told.empty()) << "eth10 has no RDMA port";
+  EXPECT_EQ(1U, devices_of("fake_0"));
+  EXPECT_TRUE(told.empty()) << "as it was asked for";
+  tutti::testing::fake_verbs().inactive = 0b10;
+  EXPECT_EQ(1U, devices_of(""));
+  tutti::testing::fake_verbs().inactive = 0;
+  ASSERT_EQ(1U, told.size());
+  EXPECT_EQ(
+      "net: network interfaces that RDMA does not use: eth9 (fake_1:1 is not active); "
+      "remedy: the ports' links, or NCCL_SOCKET_IFNAME without these interfaces",
+      told[0]);
 }
 
 TEST(rdma, open__auto_says_what_it_took) {
@@ -149,6 +193,28 @@ TEST_P(Channels, carry_messages) {
       }
     }
   }
+}
+
+/// A window that the NIC does not close any more does not hold up the end of a channel for ever.
+TEST_P(Channels, close__though_the_nic_has_stopped) {
+  using Clock = std::chrono::steady_clock;
+  const Directory directory;
+  Ends ends = connect(options_of(directory, GetParam()));
+  std::vector<std::byte> to(300'000);
+  ASSERT_TRUE(ends.receive->register_memory(to).ok());
+  const ReceivePart part{0, to.data(), to.size(), {}, 0};
+  auto receive = ends.receive->receive({&part, 1});
+  ASSERT_TRUE(receive.ok());
+  const auto opened = Clock::now() + std::chrono::milliseconds(50);
+  Completion completion;
+  while (Clock::now() < opened) {
+    EXPECT_FALSE(test(*receive, &completion));
+  }
+  tutti::testing::fake_verbs().is_stopped = true;
+  const auto begin = Clock::now();
+  ends.receive.reset();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+  tutti::testing::fake_verbs().is_stopped = false;
 }
 
 INSTANTIATE_TEST_SUITE_P(rdma, Channels, ::testing::Values("uc", "rc", "ud"),

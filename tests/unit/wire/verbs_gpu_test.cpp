@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/dynamic_library.hpp"
+#include "base/clock.hpp"
 #include "support/fake_verbs.hpp"
 #include "support/wire_contract.hpp"
 #include "wire/verbs/verbs_wire.hpp"
@@ -84,18 +84,45 @@ class ManualCopies : public DeviceCopies {
   std::map<std::uint64_t, std::vector<Piece>> open_;
 };
 
+/// A stream's chunks reach the transport as they came.
+TEST(bounces, take__in_their_order) {
+  ManualCopies copies;
+  std::vector<std::byte> from(64);
+  std::vector<std::byte> to(64);
+  copies.add_source(from);
+  copies.memory.push_back(to);
+  {
+    Bounces bounces(copies);
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      Bounces::Packet packet;
+      packet.arrival.payload = std::span(from).subspan(8 * i, 8);
+      packet.buffer = i;
+      packet.place = &to[8 * i];
+      bounces.add(packet);
+    }
+    bounces.start();
+    copies.ends_as = DeviceCopies::State::kEnded;
+    Bounces::Packet packet;
+    bool is_copied = false;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(4 - i, bounces.held());
+      ASSERT_TRUE(bounces.take(&packet, &is_copied));
+      EXPECT_TRUE(is_copied);
+      EXPECT_EQ(i, packet.buffer);
+    }
+    EXPECT_FALSE(bounces.take(&packet, &is_copied));
+    EXPECT_EQ(0U, bounces.held());
+  }
+  copies.remove_source(from);
+}
+
 class VerbsGpu : public ::testing::TestWithParam<const char*> {
  protected:
   static const Functions& library() {
     static const Functions functions = *load_library(TUTTI_FAKE_VERBS);
     return functions;
   }
-  static FakeVerbsControl& control() {
-    FakeVerbsControl* (*get)() = nullptr;
-    const auto fake = DynamicLibrary::open(TUTTI_FAKE_VERBS);
-    EXPECT_TRUE(fake.ok() && fake->resolve("fake_verbs_control", &get));
-    return *get();
-  }
+  static FakeVerbsControl& control() { return tutti::testing::fake_verbs(TUTTI_FAKE_VERBS); }
   void SetUp() override {
     control() = FakeVerbsControl();
     talk_ = std::make_unique<Conversation>([&] { return WirePair{nullptr, open(0), open(1)}; });
@@ -115,6 +142,7 @@ class VerbsGpu : public ::testing::TestWithParam<const char*> {
     options.receive_buffers = 32;
     options.bounce_buffers = 16;
     options.copies = copies_;
+    options.clock = [this] { return monotonic_ns() + skipped_ns_; };
     auto wire = VerbsWire::open(library(), options);
     EXPECT_TRUE(wire.ok()) << wire.status().message();
     return std::move(*wire);
@@ -136,6 +164,7 @@ class VerbsGpu : public ::testing::TestWithParam<const char*> {
     }
   }
 
+  transport::TimeNs skipped_ns_ = 0;  ///< By the wires' clock.
   std::shared_ptr<ManualCopies> copies_ = std::make_shared<ManualCopies>();
   std::unique_ptr<Conversation> talk_;
 };
@@ -201,6 +230,41 @@ TEST_P(VerbsGpu, receive__what_waits_goes_together) {
     const auto packet = packet_to_gpu(number, 600);
     expect_equal(*packet, talk_->pass(*packet));
   }
+}
+
+/// A GPU that lags leaves half of the receive buffers to all others.
+TEST_P(VerbsGpu, receive__copies_hold_half_of_the_buffers) {
+  std::vector<std::unique_ptr<TestPacket>> packets;
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    packets.push_back(packet_to_gpu(number, 500));
+    talk_->send(*talk_->pair.a, *packets.back());
+    turn(20);
+  }
+  turn(200);
+  EXPECT_EQ(", 4 packet(s) for GPUs were dropped: copies held half of the receive buffers",
+            talk_->pair.b->report());
+  copies_->ends_as = DeviceCopies::State::kEnded;
+  EXPECT_TRUE(talk_->wait([&] { return talk_->at_b.count == 16; }));
+  for (std::uint64_t number = 100; number < 140; ++number) {
+    const auto packet = packet_to_gpu(number, 600);
+    expect_equal(*packet, talk_->pass(*packet));
+  }
+}
+
+/// Who deregisters memory frees it: a copy that goes on into it is told.
+TEST_P(VerbsGpu, deregister_memory__says_that_a_copy_goes_on) {
+  const auto packet = packet_to_gpu(1, 1000);
+  talk_->send(*talk_->pair.a, *packet);
+  turn(200);
+  ASSERT_EQ(1U, copies_->launches.size());
+  talk_->pair.b->deregister_memory(std::span(
+      talk_->at_b.place(packet->transmission.header, packet->transmission.payload_bytes), 1000));
+  EXPECT_EQ(
+      ", memory was given back 1 time(s) while it could still be written (a GPU's copy into it has "
+      "not ended within 100 ms)",
+      talk_->pair.b->report());
+  copies_->ends_as = DeviceCopies::State::kEnded;
+  EXPECT_TRUE(talk_->wait([&] { return talk_->at_b.count == 1; }));
 }
 
 /// As if they were lost on the way.
@@ -284,6 +348,40 @@ TEST_P(VerbsGpu, receive__through_windows) {
   b.deregister_memory(memory);
 }
 
+/// A flush that the NIC does not complete is an error, and the next one begins anew.
+TEST_P(VerbsGpu, start_flush__of_a_nic_that_has_stopped) {
+  Wire& b = *talk_->pair.b;
+  std::vector<std::byte> memory(5000);
+  copies_->memory.push_back(memory);
+  ASSERT_TRUE(b.register_device_memory({.span = memory}).ok());
+  control().reads_wait = true;
+  const auto lost = b.start_flush(memory);
+  ASSERT_TRUE(lost.ok());
+  if (b.capabilities().window_bytes_min != 0) {
+    ASSERT_NE(0U, *lost);
+    for (int i = 0; i < 300 && b.has_flushed(*lost).ok(); ++i) {
+      EXPECT_FALSE(*b.has_flushed(*lost));
+      skipped_ns_ += 10'000'000;
+      b.handle_timeout(monotonic_ns() + skipped_ns_);
+      turn(1);
+    }
+    const auto flushed = b.has_flushed(*lost);
+    ASSERT_FALSE(flushed.ok());
+    EXPECT_EQ("RDMA: the GPU's memory cannot be flushed: the NIC has completed nothing for 2 s",
+              flushed.status().message());
+    control().reads_wait = false;
+    const auto again = b.start_flush(memory);
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_TRUE(talk_->wait([&] {
+      const auto has_flushed = b.has_flushed(*again);
+      EXPECT_TRUE(has_flushed.ok());
+      return !has_flushed.ok() || *has_flushed;
+    }));
+    EXPECT_EQ(1U, control().reads);
+  }
+  b.deregister_memory(memory);
+}
+
 /// The library gives a dma-buf's offset as its address, and binds no window to it.
 TEST_P(VerbsGpu, register_device_memory__by_dma_buf) {
   Wire& b = *talk_->pair.b;
@@ -292,6 +390,9 @@ TEST_P(VerbsGpu, register_device_memory__by_dma_buf) {
   ASSERT_TRUE(b.register_device_memory({.span = memory, .descriptor = 0, .offset = 1 << 20}).ok());
   EXPECT_TRUE(b.is_registered(memory));
   EXPECT_EQ(0U, b.open_window(memory));
+  const std::uint64_t qps = control().qps;
+  EXPECT_EQ(0U, *b.start_flush(memory)) << "GPUs have copied all";
+  EXPECT_EQ(qps, control().qps);
   b.deregister_memory(memory);
   EXPECT_FALSE(b.is_registered(memory));
   control().has_dma_buf = false;

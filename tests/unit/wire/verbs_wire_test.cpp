@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/dynamic_library.hpp"
 #include "support/fake_verbs.hpp"
 #include "support/wire_contract.hpp"
 
@@ -40,15 +39,7 @@ const Functions& library() {
   return functions;
 }
 
-FakeVerbsControl& control() {
-  static FakeVerbsControl* const it = [] {
-    FakeVerbsControl* (*get)() = nullptr;
-    const auto fake = DynamicLibrary::open(TUTTI_FAKE_VERBS);
-    EXPECT_TRUE(fake.ok() && fake->resolve("fake_verbs_control", &get));
-    return get();
-  }();
-  return *it;
-}
+FakeVerbsControl& control() { return tutti::testing::fake_verbs(TUTTI_FAKE_VERBS); }
 
 /// Of the fake's wires: a test that has lost its processor for a while is not late by it.
 transport::TimeNs slow_clock() { return monotonic_ns() / 8; }
@@ -145,7 +136,7 @@ TEST_F(FakeNic, open__says_why_it_cannot) {
   EXPECT_EQ("RDMA: there is no fake_7 port 1", why(options));
   options = options_of(0, "xrc");
   EXPECT_EQ("RDMA: there is no service 'xrc'; there are auto, uc, rc and ud", why(options));
-  control().is_active = false;
+  control().inactive = ~0U;
   EXPECT_EQ("RDMA: fake_0 port 1 is not active; remedy: its link", why(options_of(0, "uc")));
   control() = FakeVerbsControl();
   control().refuses_memory = true;
@@ -162,7 +153,26 @@ TEST_F(FakeNic, open__without_uc_is_rc_and_a_fallback) {
   std::string told;
   options.on_fallback = [&](const std::string& what, const std::string&) { told = what; };
   EXPECT_EQ(Service::kRc, open(options)->service());
-  EXPECT_EQ("RC and not UC, which fake_0 does not have", told);
+  EXPECT_EQ("RC and not UC, which fake_0 does not have (Operation not supported)", told);
+  told.clear();
+  control().uc_error = ENOMEM;
+  const auto wire = VerbsWire::open(library(), options);
+  ASSERT_FALSE(wire.ok());
+  EXPECT_EQ("RDMA: no UC queue pair of fake_0: Cannot allocate memory; remedy: a higher ulimit -l",
+            wire.status().message());
+  EXPECT_EQ("", told);
+}
+
+TEST_F(FakeNic, open__without_windows_says_which_error) {
+  control().connect_refusals = 1;
+  VerbsOptions options = options_of(0, "uc");
+  std::string told;
+  options.on_fallback = [&](const std::string& what, const std::string&) { told = what; };
+  EXPECT_NE(nullptr, open(options));
+  EXPECT_EQ(
+      "copies of what arrives and not writes into receives: fake_0 has no memory windows (Network "
+      "is unreachable)",
+      told);
 }
 
 TEST_F(FakeNic, open__without_windows_copies_and_says_so) {
@@ -361,6 +371,158 @@ TEST_F(FakeNic, add_peer__fewer_queue_pairs_than_paths) {
   EXPECT_EQ(0U, told.find("fewer queue pairs than paths")) << told;
 }
 
+/// What an ARP that was lost does to a connect ends with the next one.
+TEST_F(FakeNic, add_peer__tries_again_to_connect) {
+  Conversation talk([] { return pair_of("uc"); });
+  control().connect_refusals = 5;
+  EXPECT_TRUE(talk.wait([&] {
+    return talk.pair.a->reach(talk.b_named_by_a).is_known &&
+           talk.pair.b->reach(talk.a_named_by_b).is_known;
+  }));
+  EXPECT_EQ(0, control().connect_refusals);
+  EXPECT_EQ(16U, pass_chunks(talk, 1, 16));
+  const std::string reports = talk.pair.a->report() + talk.pair.b->report();
+  EXPECT_NE(std::string::npos,
+            reports.find("(a queue pair cannot be connected: Network is unreachable)"))
+      << reports;
+}
+
+/// A peer with no path at all is not reached, and the end that has given up says so.
+TEST_F(FakeNic, reach__without_a_queue_pair_is_not_known) {
+  for (const std::uint32_t paths : {1U, 8U}) {
+    std::vector<std::string> told;
+    VerbsOptions a = options_of(0, "uc");
+    VerbsOptions b = options_of(1, "uc");
+    for (VerbsOptions* const it : {&a, &b}) {
+      it->paths = paths;
+      it->clock = nullptr;  // It is about time.
+      it->on_fallback = [&](const std::string& what, const std::string&) { told.push_back(what); };
+    }
+    Conversation talk([&] { return WirePair{nullptr, open(a), open(b)}; });
+    control().connect_refusals = -1;
+    EXPECT_TRUE(talk.wait([&] { return told.size() == paths; }))
+        << talk.pair.a->report() << talk.pair.b->report();
+    ASSERT_FALSE(told.empty());
+    EXPECT_EQ(
+        std::string(paths == 1 ? "no queue pair to a peer" : "fewer queue pairs than paths") +
+            ", the NIC reaches the peer by no more (a queue pair cannot be connected: Network "
+            "is unreachable)",
+        told[0]);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1200);
+    while (std::chrono::steady_clock::now() < end) {
+      talk.receive();
+    }
+    EXPECT_EQ(paths, told.size());
+    EXPECT_TRUE(talk.pair.a->reach(talk.b_named_by_a).is_heard);
+    EXPECT_FALSE(talk.pair.a->reach(talk.b_named_by_a).is_known);
+    EXPECT_FALSE(talk.pair.b->reach(talk.a_named_by_b).is_known);
+    control().connect_refusals = 0;
+  }
+}
+
+/// A NIC that stops completing, or says that it has failed: who waits for a window goes on.
+TEST_F(FakeNic, close_window__ends_though_the_nic_has_stopped) {
+  for (const bool tells : {false, true}) {
+    for (const char* const service : {"uc", "rc"}) {
+      control() = FakeVerbsControl();
+      transport::TimeNs now = 1'000'000;
+      std::vector<std::string> told;
+      VerbsOptions options = options_of(1, service);
+      options.clock = [&] { return now += 100; };
+      options.on_fallback = [&](const std::string& what, const std::string&) {
+        told.push_back(what);
+      };
+      Conversation talk([&] {
+        return WirePair{nullptr, open(options_of(0, service)), open(options)};
+      });
+      EXPECT_EQ(8U, pass_chunks(talk, 1, 8));
+      Wire& b = *talk.pair.b;
+      std::vector<std::byte> memory(100'000);
+      ASSERT_TRUE(b.register_memory(memory).ok());
+      const std::uint64_t window = b.open_window(memory);
+      transport::RemoteMemory remote;
+      ASSERT_TRUE(talk.wait([&] { return b.has_opened(window, &remote); }));
+      EXPECT_NE(0U, remote.key);
+      b.close_window(window);
+      (tells ? control().fails_device : control().is_stopped) = true;
+      const transport::TimeNs begin = now;
+      bool has_closed = false;
+      while (!(has_closed = b.has_closed(window)) && now < begin + 5'000'000'000) {
+        b.receive(talk.at_b, 16);
+        now += 10'000'000;
+        b.handle_timeout(now);
+      }
+      EXPECT_TRUE(has_closed);
+      EXPECT_LT(now - begin, tells ? 100'000'000U : 2'500'000'000U);
+      EXPECT_EQ(tells, now - begin < 2'000'000'000U);
+      const std::string why =
+          tells ? "the NIC has failed" : "the NIC has completed nothing for 2 s";
+      ASSERT_EQ(1U, told.size());
+      EXPECT_EQ(
+          "receives that are copied: the NIC failed to open or close a memory window (" + why + ")",
+          told[0]);
+      EXPECT_NE(std::string::npos, b.report().find("receives were copied after the NIC failed"))
+          << b.report();
+      EXPECT_EQ(0U, b.open_window(memory));
+      b.deregister_memory(memory);  // The fake aborts if one is still open.
+    }
+  }
+}
+
+/// An empty send queue that refuses a request refuses it for good.
+TEST_F(FakeNic, close_window__that_the_nic_refuses) {
+  std::vector<std::string> told;
+  VerbsOptions options = options_of(1, "uc");
+  options.on_fallback = [&](const std::string& what, const std::string&) { told.push_back(what); };
+  Conversation talk([&] { return WirePair{nullptr, open(options_of(0, "uc")), open(options)}; });
+  Wire& b = *talk.pair.b;
+  std::vector<std::byte> memory(100'000);
+  ASSERT_TRUE(b.register_memory(memory).ok());
+  const std::uint64_t window = b.open_window(memory);
+  transport::RemoteMemory remote;
+  ASSERT_TRUE(talk.wait([&] { return b.has_opened(window, &remote); }));
+  control().refuses_binds = true;
+  b.close_window(window);
+  EXPECT_TRUE(b.has_closed(window));
+  talk.receive();
+  talk.receive();
+  EXPECT_EQ(1U, told.size());
+  control().keeps_memory = true;
+  b.deregister_memory(memory);
+  control().keeps_memory = false;
+  ASSERT_EQ(2U, told.size());
+  EXPECT_EQ(
+      "memory that was given back and may still be written: the NIC keeps 100000 bytes registered: "
+      "Device or resource busy",
+      told[1]);
+  EXPECT_NE(std::string::npos, b.report().find("memory was given back 1 time(s)")) << b.report();
+}
+
+/// What has gone into a send queue that stands still ends; then the queue pair begins anew.
+TEST_F(FakeNic, send__datagrams_of_a_nic_that_has_stopped_end_in_time) {
+  transport::TimeNs now = 1'000'000;
+  VerbsOptions options = options_of(0, "ud");
+  options.clock = [&] { return now += 100; };
+  Conversation talk([&] { return WirePair{nullptr, open(options), open(options_of(1, "ud"))}; });
+  const TestPacket first(1, talk.b_named_by_a, Conversation::kHeaderBytes, 1000);
+  expect_equal(first, talk.pass(first));
+  const TestPacket packet(2, talk.b_named_by_a, Conversation::kHeaderBytes, 1000);
+  control().is_stopped = true;
+  ASSERT_TRUE(talk.pair.a->send(packet.transmission));
+  const transport::TimeNs begin = now;
+  while (talk.at_a.completed.count(2) == 0 && now < begin + 5'000'000'000) {
+    talk.pair.a->receive(talk.at_a, 16);
+    now += 10'000'000;
+    talk.pair.a->handle_timeout(now);
+  }
+  EXPECT_EQ(1, talk.at_a.completed[2]);
+  EXPECT_LT(now - begin, 2'500'000'000U);
+  control().is_stopped = false;
+  const TestPacket last(3, talk.b_named_by_a, Conversation::kHeaderBytes, 1000);
+  expect_equal(last, talk.pass(last));
+  EXPECT_EQ(0U, talk.at_b.received.count(2));
+}
+
 /// A peer that lives and takes nothing in: what waits for it ends, and its buffers are free.
 TEST_F(FakeNic, send__what_a_peer_does_not_take_ends_in_time) {
   transport::TimeNs now = 1'000'000;
@@ -426,6 +588,7 @@ TEST_F(FakeNic, send__a_full_path_does_not_hold_up_the_others_for_ever) {
   EXPECT_TRUE(talk.wait([&] { return talk.at_a.completed.size() == 3; }));
   EXPECT_EQ(2U, talk.at_b.received.size());
   EXPECT_EQ(1U, talk.pair.a->counters().refused);
+  EXPECT_EQ(", 1 packet(s) were dropped before the NIC took them", talk.pair.a->report());
 }
 
 }  // namespace

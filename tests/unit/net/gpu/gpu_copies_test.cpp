@@ -75,6 +75,7 @@ TEST_F(GpuCopiesTest, start__copies_all_pieces) {
   ASSERT_TRUE(copies.prepare(to_).ok());
   ASSERT_TRUE(copies.prepare(to_ + 5).ok());
   EXPECT_TRUE(copies.has_kernel(kGpu));
+  EXPECT_EQ("", copies.shortfall(kGpu));
   std::vector<std::byte> expected(kBytes);
   for (const std::size_t count : {std::size_t{1}, std::size_t{7}, GpuCopies::kPiecesMax}) {
     std::vector<Piece> pieces;
@@ -126,6 +127,10 @@ TEST_F(GpuCopiesTest, start__from_memory_that_gpus_do_not_see) {
   ASSERT_TRUE(copies.prepare(to_).ok());
   copies.add_source(from_);
   EXPECT_FALSE(copies.has_kernel(kGpu));
+  EXPECT_EQ(
+      "one copy for each packet to GPU 0, not one launch for many: receive buffers came after the "
+      "GPU's first registration",
+      copies.shortfall(kGpu));
   const Piece pieces[] = {{&from_[3], to_ + 1, 1000}, {&from_[5000], to_ + 4096, 77}};
   const auto ticket = copies.start(kGpu, pieces);
   ASSERT_TRUE(ticket.ok()) << ticket.status().message();
