@@ -157,6 +157,25 @@ def test_run_in_vm__ends_at_its_time_limit(vm: None) -> None:
     assert time.monotonic() - start_s < 60
 
 
+def test_run_in_vm__boots_again(
+    vm: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a machine that does not come up: this one waits for a debugger."""
+    boots = 0
+    command_of = rdma_vm.qemu
+
+    def stopped_at_first(machine: Machine, initrd: Path, console: Path) -> list[str]:
+        nonlocal boots
+        boots += 1
+        monkeypatch.setattr(rdma_vm, "BOOT_S", 0.5 if boots == 1 else 60)
+        return [*command_of(machine, initrd, console), *(["-S"] if boots == 1 else [])]
+
+    monkeypatch.setattr(rdma_vm, "qemu", stopped_at_first)
+    assert run_in_vm(["true"], machine=Machine(timeout_s=90)) == [Outcome(0, "")]
+    assert boots == 2
+    assert "not up after 0.5 s, another boot" in capsys.readouterr().err
+
+
 def test_run_in_vm__a_kernel_that_panics(vm: None) -> None:
     crash = ["sh", "-c", "echo c >/proc/sysrq-trigger"]
     with pytest.raises(VmError, match=r"its kernel panicked in command 2; remedy: (.|\n)*sysrq"):
