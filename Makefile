@@ -21,6 +21,8 @@ export DEVICE_IMAGES_CACHE := $(CURDIR)/.env/images
 set_up := TUTTI_WHEELS="$(WHEELS)" tools/set_up.sh
 tutti := TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python python3 -m
 
+comma := ,
+
 # In CI the counts of `test` and `sanitize` are added up at the end (.ci/run).
 keep = $(if $(CI),--name $@)
 
@@ -28,12 +30,11 @@ keep = $(if $(CI),--name $@)
 lock = mkdir -p build && flock build/$(1).lock
 
 # configure(preset): only where there is no build directory yet, or set-up has found something since;
-# Ninja looks after the rest. In CI, where all is built once, in half the time; lint looks at each
-# source by itself.
+# Ninja looks after the rest. In CI, where all is built once, in half the time.
 define configure
 test build/$(1)/build.ninja -nt .env/stamps/found || \
   { $(call lock,$(1)) env TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1) --log-level=NOTICE \
-  $(if $(CI),$(if $(filter-out lint,$(1)),-DTUTTI_UNITY_BUILD=ON)); }
+  $(if $(CI),-DTUTTI_UNITY_BUILD=ON); }
 endef
 
 # compile(preset, target): `all` without a target.
@@ -105,14 +106,17 @@ lint-shell: lint-set-up
 lint-tree: lint-set-up
 	python3 tools/tidy.py
 # Clang knows neither all of GCC's warning options nor its precompiled headers: build/lint has none
-# and is only configured. It warns of what libstdc++ uses itself (stable_sort). In CI without the path-sensitive analyzer, which takes several times as long as
-# all other checks together.
+# and is only configured. It warns of what libstdc++ uses itself (stable_sort). In CI a room's sources
+# are looked at together, in a third of the time, and without the path-sensitive analyzer, which takes
+# several times as long as all other checks together.
 lint-cpp: lint-set-up
 	@$(call configure,lint)
 	@ninja -C build/lint --quiet build.ninja  # New and moved sources, as a build would see them.
 	run-clang-tidy.py -quiet -hide-progress -j $(JOBS) -p build/lint \
-	  -extra-arg=-Wno-unknown-warning-option -extra-arg=-Wno-deprecated-declarations $(if $(CI),-checks='-clang-analyzer-*') \
-	  '^$(CURDIR)/(src|bench)/' 2>/dev/null >build/lint/clang-tidy.log \
+	  -extra-arg=-Wno-unknown-warning-option -extra-arg=-Wno-deprecated-declarations \
+	  $(if $(CI),-checks='-clang-analyzer-*$(comma)-bugprone-suspicious-include' \
+	    -header-filter='(src|include|tests|bench)/.*\.(hpp|h|cpp|c)$$') \
+	  '^$(CURDIR)/(src|bench|build/lint/src|build/lint/bench)/' 2>/dev/null >build/lint/clang-tidy.log \
 	  || { grep -E -A4 '(error|warning):' build/lint/clang-tidy.log; exit 1; }
 
 .PHONY: format
@@ -136,15 +140,14 @@ bench: product ## the measurements of bench/ that run anywhere, each against its
 	done
 
 .PHONY: wheel
-# Runs with glibc 2.28 and later, whatever this system has. WHEEL_FLAGS: the compiler's, in place of a
-# release's. Open MPI's and MPICH's libraries are the user's own.
+# Runs with glibc 2.28 and later, whatever this system has. Each source is compiled by itself, in CI,
+# too: its includes are complete. WHEEL_FLAGS: the compiler's, in place of a release's. Open MPI's and MPICH's libraries are the user's own.
 WHEEL_GLIBC := 2.28
 wheel: ## dist/tutti_hpc-*.whl and the source archive
 	@$(set_up) compiler tools
 	rm -rf build/dist
 	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir build/dist \
 	  -C cmake.define.TUTTI_OLDEST_GLIBC=$(WHEEL_GLIBC) \
-	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON -C cmake.define.TUTTI_UNITY_BUILD=ON) \
 	  $(if $(WHEEL_FLAGS),-C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$(WHEEL_FLAGS)")
 	python3 -m auditwheel repair --plat manylinux_$(subst .,_,$(WHEEL_GLIBC))_x86_64 --only-plat \
 	  --exclude 'libmpi.so.*' --exclude 'libmpi_abi.so.*' --wheel-dir dist build/dist/*.whl

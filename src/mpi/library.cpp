@@ -84,7 +84,7 @@ QuietErrors::~QuietErrors() {
 
 namespace {
 
-std::mutex g_mutex;
+std::mutex g_quiet_mutex;
 // Not MPI_COMM_NULL at first: that is not known before the MPI library is.
 MPI_Comm g_quiet{};
 bool g_has_quiet = false;
@@ -92,7 +92,7 @@ bool g_has_quiet = false;
 }  // namespace
 
 MPI_Comm quiet_comm() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_quiet_mutex);
   if (!g_has_quiet && has_world()) {
     g_has_quiet = split(MPI_COMM_SELF, 0, 0, &g_quiet);
   }
@@ -100,7 +100,7 @@ MPI_Comm quiet_comm() {
 }
 
 void free_quiet_comm() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_quiet_mutex);
   if (std::exchange(g_has_quiet, false)) {
     pmpi.Comm_free(&g_quiet);
   }

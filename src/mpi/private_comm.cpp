@@ -26,20 +26,20 @@ constexpr std::uint64_t kPrivateMax = 64;
 /// Of a private communicator with scopes, beside the whole one.
 constexpr std::int64_t kScopeComms = 2 * (runners::kScopeCount - 1);
 
-std::mutex g_mutex;
+std::mutex g_private_mutex;
 std::vector<std::weak_ptr<PrivateComm>> g_private;  ///< In the order of their making.
 std::uint64_t g_live = 0;
 std::uint64_t g_number = 0;
 
 void count_live(std::int64_t more) {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_private_mutex);
   g_live += static_cast<std::uint64_t>(more);
 }
 
 /// The oldest one over the ranks of a communicator on which nothing is left behind; other ranks may
 /// find another.
 std::shared_ptr<PrivateComm> find_private(MPI_Comm application) {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_private_mutex);
   std::erase_if(g_private, [](const auto& known) { return known.expired(); });
   for (const auto& known : g_private) {
     int order = MPI_UNEQUAL;
@@ -105,7 +105,7 @@ Result<bool> Library::duplicate(bool may_share) {
   std::array<std::uint64_t, kCount> values{};
   std::shared_ptr<PrivateComm> found = may_share ? find_private(application_) : nullptr;
   {
-    const std::lock_guard lock(g_mutex);
+    const std::lock_guard lock(g_private_mutex);
     values[kLive] = g_live;
     values[kNumber] = ++g_number;
   }
@@ -114,7 +114,7 @@ Result<bool> Library::duplicate(bool may_share) {
   TUTTI_RETURN_IF_ERROR(max_in_place(values.data(), kCount));
   number_ = values[kNumber];
   {
-    const std::lock_guard lock(g_mutex);
+    const std::lock_guard lock(g_private_mutex);
     g_number = std::max(g_number, number_);
   }
   if (values[kLive] >= kAloneMax && values[kShared] != 0 &&
@@ -135,7 +135,7 @@ Result<bool> Library::duplicate(bool may_share) {
     return false;
   }
   private_ = std::move(made);
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_private_mutex);
   ++g_live;
   g_private.push_back(private_);
   return true;

@@ -17,6 +17,8 @@ from result_rows import row
 from tutti_hpc import api, paths
 from tutti_hpc.results import Machine, Results, Versions
 
+from missing import unavailable
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 # Open MPI's search for libfabric devices sleeps a second in each MPI_Init.
@@ -29,7 +31,7 @@ def stand_in_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("lib")
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler")
+        unavailable("no C compiler")
     source = HERE / "stand_in_api.c"
     for name in ("libtutti.so", "libtutti-mpi.so"):
         command = [compiler, "-shared", "-fPIC", "-o", str(directory / name), str(source)]
@@ -65,7 +67,7 @@ def default_signals() -> Iterator[None]:
 def library() -> Iterator[None]:
     """The real library, whatever stand-in a test before used."""
     if paths.find(paths.LIBRARY) is None:
-        pytest.skip("libtutti.so is not built")
+        unavailable("libtutti.so is not built")
     api.library.cache_clear()
     yield
     api.library.cache_clear()
@@ -80,11 +82,11 @@ def torch_python() -> str:
     made = ROOT / ".env/torch/bin/python"
     found = os.environ.get("TORCH_PYTHON", str(made) if made.exists() else sys.executable)
     if paths.find(paths.LIBRARY) is None:
-        pytest.skip("libtutti.so is not built")
+        unavailable("libtutti.so is not built")
     words = [found, "-c", "import torch"]
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     if subprocess.run(words, env=environment, capture_output=True, check=False).returncode:
-        pytest.skip(f"{found} has no torch; remedy: TORCH_PYTHON names an interpreter that has it")
+        unavailable(f"{found} has no torch; remedy: TORCH_PYTHON names an interpreter that has it")
     return found
 
 

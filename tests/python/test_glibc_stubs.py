@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import glibc_stubs
-import pytest
+
+from missing import unavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LISTING = """
@@ -80,7 +81,7 @@ int main() {
 
 def test_program__wants_no_newer_glibc_and_runs(tmp_path: Path) -> None:
     if sys.platform != "linux" or not shutil.which("g++"):
-        pytest.skip("no g++")
+        unavailable("no g++")
     script = REPOSITORY / "cmake/glibc_stubs.py"
     words = [sys.executable, str(script), "--compiler", "gcc", "--version", "2.28"]
     subprocess.run([*words, "--output", str(tmp_path)], check=True)

@@ -21,6 +21,8 @@ from pathlib import Path
 import pytest
 from tutti_hpc import paths
 
+from missing import unavailable
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
@@ -124,7 +126,7 @@ def check_words(block: Block, environment: dict[str, str]) -> None:
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """`tutti` and an MPI in PATH, as after the installation that a guide begins with."""
     if paths.find(paths.PRELOAD) is None or paths.find_measure("mpich") is None:
-        pytest.skip("Tutti is not built, or without MPICH")
+        unavailable("Tutti is not built, or without MPICH")
     tools = tmp_path_factory.mktemp("bin")
     shim = tools / "tutti"
     shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tutti_hpc "$@"\n')

@@ -12,13 +12,15 @@ import pytest
 from tutti_hpc import linkage, mpi
 from tutti_hpc.errors import TuttiError
 
+from missing import unavailable
+
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program of each ABI's name, and a machine with MPICH and Open MPI."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler")
+        unavailable("no C compiler")
     (tmp_path / "empty.c").write_text("")
     (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
     for abi, name in mpi.ABI_LIBRARIES.items():

@@ -18,6 +18,8 @@ from tutti_hpc.errors import TuttiError
 from tutti_hpc.lab import state
 from tutti_hpc.results import Results
 
+from missing import unavailable
+
 # Adds one to the first element of every allreduce's result: what --check must find.
 FAULT = """
 #include <mpi.h>
@@ -43,7 +45,7 @@ def library(abi: str) -> mpi.Mpi | str:
 def require(abi: str) -> mpi.Mpi:
     found = library(abi)
     if isinstance(found, str):
-        pytest.skip(found)
+        unavailable(found)
     return found
 
 
@@ -109,7 +111,7 @@ def test_measure__finds_a_wrong_element(tmp_path: Path) -> None:
     header = found.prefix / "include" / "mpi.h"
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not header.exists() or compiler is None:
-        pytest.skip("no mpi.h beside this MPI, or no C compiler")
+        unavailable("no mpi.h beside this MPI, or no C compiler")
     source, fault = tmp_path / "fault.c", tmp_path / "fault.so"
     source.write_text(FAULT)
     options = ["-shared", "-fPIC", f"-I{header.parent}", "-o", str(fault), str(source)]
@@ -174,7 +176,7 @@ def test_run__hybrid_and_stand_in_device_memory() -> None:
 def require_preload() -> Path:
     preload = paths.find(paths.PRELOAD)
     if preload is None:
-        pytest.skip("libtutti-mpi.so is not built")
+        unavailable("libtutti-mpi.so is not built")
     return preload
 
 
@@ -266,7 +268,7 @@ def test_run__device_memory_with_fakes(
     ccl = {"cuda": "libnccl.so.2", "hip": "librccl.so.1"}[runtime]
     found = next((place for place in fakes if (place / ccl).exists()), None)
     if found is None or paths.find(paths.PRELOAD) is None:
-        pytest.skip("the fakes of the GPU libraries are not built")
+        unavailable("the fakes of the GPU libraries are not built")
     old = os.environ.get("LD_LIBRARY_PATH")
     monkeypatch.setenv("LD_LIBRARY_PATH", launch.prepend_path(old, str(found)))
     plans = ("native", "hybrid", "nccl", "ccl-gamma")
@@ -300,7 +302,7 @@ def test_overhead__not_without_what_it_measures(
     overhead = importlib.import_module("overhead")
     library = overhead.harness.find_mpi("mpich")
     if isinstance(library, str) or not library.program("overhead").exists():
-        pytest.skip("MPICH or the program is missing")
+        unavailable("MPICH or the program is missing")
     assert overhead.run_once(library, True, 10, tmp_path) > 0
     preload_library = tmp_path / "preload.so"
     monkeypatch.setattr(overhead.harness, "preload_library", lambda: preload_library)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tutti_hpc import paths
 
+from missing import unavailable
+
 ROOT = Path(__file__).resolve().parents[2]
 NAME = b"a\xff"
 
@@ -21,7 +23,7 @@ NAME = b"a\xff"
 def tutti(directory: Path, *words: bytes | str, **variables: bytes) -> tuple[int, bytes, bytes]:
     """Status, stdout and stderr of a command where UTF-8 is strict, never with a traceback."""
     if paths.find(paths.LIBRARY) is None:
-        pytest.skip("libtutti.so is not built")
+        unavailable("libtutti.so is not built")
     environment = {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
     environment |= {b"PYTHONIOENCODING": b"utf-8:strict", b"PYTHONPATH": bytes(ROOT / "python")}
     environment |= {os.fsencode(name): value for name, value in variables.items()}

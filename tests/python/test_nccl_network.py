@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from tutti_hpc import paths
 
+from missing import unavailable
+
 ROOT = Path(__file__).resolve().parents[2]
 KILO, MEGA = 1 << 10, 1 << 20
 MODULES = ("nccl_network", "nccl_jobs", "nccl_trouble", "nccl_ddp")
@@ -54,7 +56,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
             monkeypatch.setenv("FAKE_GPUS", "4")
             return library.parent
-    return pytest.skip("nccl_ranks, the plugin or the fakes of CUDA and NCCL are not built")
+    return unavailable("nccl_ranks, the plugin or the fakes of CUDA and NCCL are not built")
 
 
 @pytest.fixture
@@ -121,7 +123,7 @@ def test_ranks__every_collective_is_right(bench: SimpleNamespace, setup: Any) ->
 def test_ranks__a_wrong_element_is_seen(bench: SimpleNamespace, setup: Any, tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("no C compiler")
+        unavailable("no C compiler")
     source, library = tmp_path / "short.c", tmp_path / "libshort.so"
     source.write_text(SHORT_ALLREDUCE)
     command = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-Wl,--no-as-needed"]

@@ -18,6 +18,8 @@ from tutti_hpc.cli import main
 from tutti_hpc.errors import TuttiError
 from tutti_hpc.lab import plan, state
 
+from missing import unavailable
+
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("-i", "3", "-w", "1", "--time-cap", "5")
 
@@ -26,7 +28,7 @@ QUICK = ("-i", "3", "-w", "1", "--time-cap", "5")
 def program() -> Path:
     found = paths.find_measure("net")
     if found is None:
-        pytest.skip("tutti-measure-net is not built")
+        unavailable("tutti-measure-net is not built")
     return found
 
 
@@ -91,7 +93,7 @@ def test_bench__beside_plans_of_mpi(program: Path, tmp_path: Path) -> None:
         mpi.find("mpich")
         paths.require_measure("mpich")
     except TuttiError as error:
-        pytest.skip(error.format_message())
+        unavailable(error.format_message())
     out = tmp_path / "results.json"
     words = ["allreduce", "-n", "2", "--mpi", "mpich", "--plans", "net:ring,native"]
     shown = invoke(*words, "-b", "1K", "-e", "4K", "-f", "4", "-c", *QUICK, "-o", str(out))
@@ -174,7 +176,7 @@ def test_bench__that_is_ended_takes_its_job_along(program: Path, plan_name: str)
             mpi.find("mpich")
             paths.require_measure("mpich")
         except TuttiError as error:
-            pytest.skip(error.format_message())
+            unavailable(error.format_message())
     words = ["allgather", "-n", "2", "--plans", plan_name, "--mpi", "mpich", "-b", "64K"]
     with subprocess.Popen(
         [sys.executable, "-m", "tutti_hpc", "bench", *words, "-e", "64K", "-i", "100000000"],
@@ -244,7 +246,7 @@ def test_processes__a_signal_is_an_exit_in_its_scope_alone() -> None:
 def test_run__a_rank_that_never_comes_does_not_hold_up_the_others(tmp_path: Path) -> None:
     program = paths.find_measure("net")
     if program is None:
-        pytest.skip("tutti-measure-net is not built")
+        unavailable("tutti-measure-net is not built")
     here = net_ranks.of_machine([0, 0])
     ranks = (here.ranks[0], net_ranks.Rank(("false",), "node0"))
     words = ["--collective", "allgather", "--algorithms", "ring"]

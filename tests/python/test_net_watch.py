@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from tutti_hpc import paths
 from tutti_hpc.cli import main
 
+from missing import unavailable
+
 BYTES, REPEATS, WARM_UP = 256 << 10, 8000, 10
 TOTAL = BYTES * (REPEATS + WARM_UP)  # What each rank receives.
 
@@ -25,7 +27,7 @@ def find_driver() -> Path:
         driver = directory.parent / "tests/nccl_net/nccl_net_driver"
         if driver.is_file() and (directory / paths.NCCL_NET).is_file():
             return driver
-    pytest.skip("nccl_net_driver or the network plugin is not built")
+    return unavailable("nccl_net_driver or the network plugin is not built")
 
 
 def parent_of(process: int) -> int:

@@ -10,9 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tutti_hpc import mpi, paths, results
 from tutti_hpc.errors import TuttiError
+
+from missing import unavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLANS = ["ccl-gamma", "ccl-streams(2)", "ccl-streams(4)", "ccl-comms(2)", "ccl-comms(4)"]
@@ -22,14 +23,14 @@ def fakes() -> Path:
     """The directory of the fakes, beside the library under test."""
     preload = paths.find(paths.PRELOAD)
     if preload is None or paths.find_measure("mpich") is None:
-        pytest.skip("libtutti-mpi.so and tutti-measure-mpich are not built")
+        unavailable("libtutti-mpi.so and tutti-measure-mpich are not built")
     directory = preload.parent.parent / "tests" / "support" / "fakes" / "cuda"
     if not directory.is_dir():
-        pytest.skip(f"{directory} is not built")
+        unavailable(f"{directory} is not built")
     try:
         mpi.find("mpich")
     except TuttiError as error:
-        pytest.skip(error.format_message())
+        unavailable(error.format_message())
     return directory
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tutti_hpc.__main__ import NEEDED
 
+from missing import unavailable
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
 VERSION = re.search(
@@ -85,7 +87,7 @@ def test_command__runs_an_mpi_program(prefix: Path) -> None:
     mpirun = REPOSITORY / ".env/mpich/bin/mpirun"
     measure = prefix / "lib/tutti/tutti-measure-mpich"
     if not mpirun.is_file() or not measure.is_file():
-        pytest.skip("no MPICH in .env")
+        unavailable("no MPICH in .env")
     done = run(
         prefix / "bin/tutti",
         *("run", "--log-level", "info", "--", str(mpirun), "-n", "2"),

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from missing import unavailable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
@@ -26,7 +26,7 @@ INSTRUCTIONS_MAX = 150
 def test_carry__builds_no_description_in_memory() -> None:
     objdump = shutil.which("objdump")
     if objdump is None:
-        pytest.skip("no objdump")
+        unavailable("no objdump")
     library = LIBRARIES / "libtutti.so.0"
     done = subprocess.run(
         [objdump, "-d", "-C", "--no-show-raw-insn", str(library)],

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from missing import unavailable
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
 NETWORK_PLUGIN = "libnccl-net-tutti.so"
@@ -193,7 +195,7 @@ def test_wheel__objects_inside(tmp_path: Path) -> None:
         (REPOSITORY / "dist").glob("tutti_hpc-*.whl"), key=lambda path: path.stat().st_mtime
     )
     if not wheels:
-        pytest.skip("no wheel in dist/ (make wheel)")
+        unavailable("no wheel in dist/ (make wheel)")
     assert "-py3-none-" in wheels[-1].name
     with zipfile.ZipFile(wheels[-1]) as archive:
         archive.extractall(tmp_path)
@@ -256,7 +258,7 @@ def test_prefix__has_everything(moved_prefix: Path) -> None:
 
 def test_prefix__pkg_config(moved_prefix: Path, tmp_path: Path) -> None:
     if shutil.which("pkg-config") is None:
-        pytest.skip("pkg-config is missing")
+        unavailable("pkg-config is missing")
     environment = {**os.environ, "PKG_CONFIG_PATH": str(moved_prefix / "lib/pkgconfig")}
     flags = output("pkg-config", "--cflags", "--libs", "tutti", env=environment).split()
     (tmp_path / "a.c").write_text(PROGRAM)

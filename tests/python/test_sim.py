@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from tutti_hpc import api, parallel_rings, paths, prediction, sim
 from tutti_hpc.cli import main
 
+from missing import unavailable
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLUSTERS = ("cluster-a", "cluster-b", "dgx-h100")
 pytestmark = pytest.mark.usefixtures("library")
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("library")
 def paper() -> parallel_rings.Paper:
     api.library.cache_clear()
     if paths.find(paths.LIBRARY) is None:
-        pytest.skip("libtutti.so is not built")
+        unavailable("libtutti.so is not built")
     return parallel_rings.compare()
 
 

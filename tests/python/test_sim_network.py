@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 from tutti_hpc import api, packet_network, paths
 from tutti_hpc.cli import main
 
+from missing import unavailable
+
 pytestmark = pytest.mark.usefixtures("library")
 
 
@@ -203,7 +205,7 @@ def test_network__a_policy_from_a_shared_object_decides(tmp_path: Path) -> None:
     build = found.parent.parent if found else Path()
     policy = build / "tests" / "support" / "policies" / "delay_target.so"
     if not policy.is_file():
-        pytest.skip("the example policy is not built: no tests in this build directory")
+        unavailable("the example policy is not built: no tests in this build directory")
     words = ("--topology", "fat-tree:16", "--bytes", "1000000", "--json")
     plain = json.loads(invoke(*words).stdout)
     hashes = {plain["rows"][0]["trace_hash"]}

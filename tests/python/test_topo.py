@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 from tutti_hpc import api, cli, topo, topo_svg
 
+from missing import unavailable
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TREES = REPOSITORY / "tests/unit/topology/trees"
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
@@ -31,7 +33,7 @@ def lines_of(result: Result) -> list[str]:
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands use the library of the build directory."""
     if not (LIBRARIES / "libtutti.so").is_file():
-        pytest.skip("libtutti.so is not built")
+        unavailable("libtutti.so is not built")
     monkeypatch.setenv("TUTTI_LIBRARY_DIR", str(LIBRARIES))
     monkeypatch.delenv("TUTTI_TOPOLOGY_FILE", raising=False)
     api.library.cache_clear()

@@ -394,10 +394,9 @@ void VerbsWire::deregister_memory(std::span<std::byte> memory) {
   const Mr* const last = memory_->last_use(memory);
   if (last != nullptr && bounces_ != nullptr) {
     bounces_->drop(memory, &empty_buffers_);
-    bool is_under_way = false;
-    while ((is_under_way = bounces_->is_under_way_into(memory)) && goes_on()) {
+    while (bounces_->is_under_way_into(memory) && goes_on()) {
     }
-    if (is_under_way) {
+    if (bounces_->is_under_way_into(memory)) {
       note_kept_memory("a GPU's copy into it has not ended within 100 ms");
     }
   }

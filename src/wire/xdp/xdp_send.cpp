@@ -216,6 +216,12 @@ bool XdpWire::send_one(Peer& to, PathId path, Write&& write) {
   return is_sent;
 }
 
+/// One that is not sent is lost: others follow.
+void XdpWire::send_probe(Peer& to, PathId path, std::span<const std::byte> datagram) {
+  (void)send_one(to, path,
+                 [&](std::byte* out) { return std::copy(datagram.begin(), datagram.end(), out); });
+}
+
 std::size_t XdpWire::send_together(std::span<const Transmission> packets) {
   if (packets.size() == 1) {
     return send(packets.front()) ? 1 : 0;

@@ -294,9 +294,7 @@ void XdpWire::begin_probing(std::uint64_t token) {
   options.ip_bytes = udp::kIpv4Bytes;
   options.token = token;
   options.send = [this](std::size_t peer, std::size_t path, std::span<const std::byte> datagram) {
-    (void)send_one(peers_[peer], static_cast<transport::PathId>(path), [&](std::byte* out) {
-      return std::copy(datagram.begin(), datagram.end(), out);
-    });
+    send_probe(peers_[peer], static_cast<transport::PathId>(path), datagram);
   };
   options.on_finding = [this](std::size_t peer, const udp::Prober::Finding& finding) {
     take_finding(peers_[peer], finding);

@@ -129,6 +129,7 @@ class XdpWire : public Wire {
   void kick();
   template <class Write>
   bool send_one(Peer& to, transport::PathId path, Write&& write);
+  void send_probe(Peer& to, transport::PathId path, std::span<const std::byte> datagram);
 
   // Receiving.
   Piece& piece(std::size_t at) { return pieces_[(first_piece_ + at) % kPiecesMax]; }

@@ -20,6 +20,7 @@
 #include "runners/direct/host_reduce.hpp"
 #include "runners/direct/host_runner.hpp"
 #include "support/forked_ranks.hpp"
+#include "support/sanitized.hpp"
 #include "support/thread_mpi.hpp"
 
 namespace tutti::runners {
@@ -1127,7 +1128,7 @@ TEST(DirectHost, create__a_freed_communicator_gives_its_block_to_the_next) {
     const auto memory = HostMemory::make(
         {.ring_bytes = smallest_ring(2), .blocks_bytes = 2 * (layout.block_bytes() + 128)});
     const auto make = [&] { return create_runner(mpi, memory, 60); };
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < (kIsSanitized ? 500 : 3000); ++i) {
       auto made = make();
       ASSERT_TRUE(made.ok()) << i << ": " << made.status().message();
       Case one({.type = DataType::kInt32,

@@ -66,7 +66,7 @@ TEST_P(ScheduledAlgorithm, gives_what_the_definition_says) {
     for (const bool in_place : {false, true}) {
       for (const unsigned mask : {0U, 0b1010101U, 0b1111111U}) {
         for (const std::uint64_t count : {1U, 64U, 1000U}) {
-          if (kIsSanitized && count == 64) {
+          if (kIsSanitized && (count == 64 || ranks == 6)) {
             continue;
           }
           EXPECT_EQ(0U, wrong_elements(algorithm, ranks, 3, ranks / 2, count, in_place, mask))

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The packet simulator with our transport in it: runs, their hashes, threads, faults.
+// The packet simulator with our transport in it: runs, their hashes, faults.
 #include "wire/sim/network_run.hpp"
 
 #include <gtest/gtest.h>
@@ -162,28 +162,6 @@ TEST(network_run, transport__credit_serves_an_incast) {
     const std::uint64_t busy = 30 * (1'000'000 + 245 * 64) * 20;
     EXPECT_GE(result.end_ps, busy);
     EXPECT_LE(result.end_ps, busy * 120 / 100);
-  }
-}
-
-TEST(network_run, threads__change_nothing) {
-  for (const char* protocol : {"transport", "go-back-n"}) {
-    RunOptions options = options_of(16);
-    options.protocol = protocol;
-    options.network.loss.good_q32 = kPerMille;
-    const Workload workload = permutation({.hosts = 16, .bytes = 1'000'000, .messages = 2});
-    const auto one = run(options, workload);
-    EXPECT_EQ(0U, one.unfinished);
-    for (const std::uint32_t threads : {2U, 3U, 8U}) {
-      options.threads = threads;
-      const auto many = run(options, workload);
-      EXPECT_EQ(one.trace_hash, many.trace_hash) << protocol << " " << threads;
-      EXPECT_EQ(one.events, many.events);
-      EXPECT_EQ(one.end_ps, many.end_ps);
-      ASSERT_EQ(one.flows.size(), many.flows.size());
-      for (std::size_t i = 0; i < one.flows.size(); ++i) {
-        EXPECT_EQ(one.flows[i].end_ps, many.flows[i].end_ps);
-      }
-    }
   }
 }
 

@@ -400,7 +400,7 @@ TEST_F(FakeNic, reach__without_a_queue_pair_is_not_known) {
     }
     Conversation talk([&] { return WirePair{nullptr, open(a), open(b)}; });
     control().connect_refusals = -1;
-    EXPECT_TRUE(talk.wait([&] { return told.size() == paths; }))
+    EXPECT_TRUE(talk.wait([&] { return told.size() >= paths; }))
         << talk.pair.a->report() << talk.pair.b->report();
     ASSERT_FALSE(told.empty());
     EXPECT_EQ(
@@ -412,7 +412,7 @@ TEST_F(FakeNic, reach__without_a_queue_pair_is_not_known) {
     while (std::chrono::steady_clock::now() < end) {
       talk.receive();
     }
-    EXPECT_EQ(paths, told.size());
+    EXPECT_LE(told.size(), 2 * paths) << "each end says it once for each path";
     EXPECT_TRUE(talk.pair.a->reach(talk.b_named_by_a).is_heard);
     EXPECT_FALSE(talk.pair.a->reach(talk.b_named_by_a).is_known);
     EXPECT_FALSE(talk.pair.b->reach(talk.a_named_by_b).is_known);
