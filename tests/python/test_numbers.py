@@ -111,8 +111,32 @@ FABRIC = ("fabric", "allreduce", 64 * MIB)
 SIMULATED = ("transport, rccc", "transport, nscc", "NIC, lossless, DCQCN")
 LINKS = ("Tutti", "TCP, 1 stream", "TCP, 16 streams")
 
+CHUNK: dict[str, Any] = {"variant": "UC, written, cubic"}
+CHUNK_NSCC: dict[str, Any] = {"variant": "UC, written"}
+MANY_PAIRS: dict[str, Any] = {"variant": "UC, written, 235 peers"}
+
 # Of each page: a quote, the files, the quote's numbers.
 QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
+    "docs/rdma.md": [
+        (
+            "takes # instructions for a chunk of 32 KiB with cubic, # with nscc.",
+            "verbs-engine.json",
+            lambda v: [v("sender_instructions", **c) for c in (CHUNK, CHUNK_NSCC)],
+        ),
+        (
+            "that was # ns (# to #) and # ns;",
+            "verbs-engine.json",
+            lambda v: [
+                *(v(f"sender_ns{end}", **CHUNK) for end in ("", "_min", "_max")),
+                v("sender_ns", **CHUNK_NSCC),
+            ],
+        ),
+        (
+            "With # queue pairs, of # bytes each, nscc took # ns",
+            "verbs-engine.json",
+            lambda v: [v(f, **MANY_PAIRS) for f in ("qps", "bytes_per_qp", "sender_ns")],
+        ),
+    ],
     "README.md": [
         (
             "| allreduce, 1 MiB in GPU memory, 4 x H200 | # us | # us NCCL; # us MPI",
