@@ -279,8 +279,12 @@ bool decode_connection(std::span<const std::byte> header, std::uint32_t& out) {
   return true;
 }
 
+PacketType type_of(const Transmission& transmission) {
+  return static_cast<PacketType>(std::to_integer<int>(transmission.header[0]) & 0xf);
+}
+
 bool is_path_probe(const Transmission& transmission) {
-  const auto type = static_cast<PacketType>(std::to_integer<int>(transmission.header[0]) & 0xf);
+  const PacketType type = type_of(transmission);
   return type == PacketType::kPing || type == PacketType::kPong;
 }
 

@@ -163,6 +163,9 @@ bool decode(std::span<const std::byte> header, Packet& out);
 /// The destination's connection id of what may be a packet; false if it is too short to say.
 bool decode_connection(std::span<const std::byte> header, std::uint32_t& out);
 
+/// Of a packet that the transport made.
+PacketType type_of(const Transmission& transmission);
+
 /// A ping or a pong, which tells about the path that it takes.
 bool is_path_probe(const Transmission& transmission);
 

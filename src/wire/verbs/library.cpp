@@ -185,14 +185,28 @@ Result<std::vector<Port>> list_ports(const Functions& verbs, const std::string& 
   return ports;
 }
 
-DeviceMemorySupport try_device_memory(const Functions& verbs, const std::string& device,
-                                      std::span<std::byte> memory) {
+Context* open_device(const Functions& verbs, const std::string& name) {
   int count = 0;
   Device** const devices = verbs.device_list(&count);
-  Context* context = nullptr;
-  for (int i = 0; devices != nullptr && i < count && context == nullptr; ++i) {
-    context = device == verbs.device_name(devices[i]) ? verbs.open_device(devices[i]) : nullptr;
+  if (devices == nullptr) {
+    return nullptr;
   }
+  Context* context = nullptr;
+  int error = ENODEV;
+  for (int i = 0; i < count && context == nullptr; ++i) {
+    if (name == verbs.device_name(devices[i])) {
+      context = verbs.open_device(devices[i]);
+      error = errno;
+    }
+  }
+  verbs.free_device_list(devices);
+  errno = error;
+  return context;
+}
+
+DeviceMemorySupport try_device_memory(const Functions& verbs, const std::string& device,
+                                      std::span<std::byte> memory) {
+  Context* const context = open_device(verbs, device);
   Pd* const pd = context == nullptr ? nullptr : verbs.alloc_pd(context);
   const auto refused = [](const char* way, int error) {
     return Status(ErrorCode::kUnavailable, std::string(way) + ": " + std::strerror(error));
@@ -221,9 +235,6 @@ DeviceMemorySupport try_device_memory(const Functions& verbs, const std::string&
   }
   if (context != nullptr) {
     verbs.close_device(context);
-  }
-  if (devices != nullptr) {
-    verbs.free_device_list(devices);
   }
   return support;
 }

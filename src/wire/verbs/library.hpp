@@ -72,6 +72,9 @@ class PortFilter {
 Result<std::vector<Port>> list_ports(const Functions& verbs,
                                      const std::string& class_directory = "/sys/class/infiniband");
 
+/// Null: there is none of that name, or it cannot be opened, as errno says.
+Context* open_device(const Functions& verbs, const std::string& name);
+
 /// What registering memory of a GPU comes to on a device.
 struct DeviceMemorySupport {
   Status by_address;  ///< nvidia-peermem, or what other GPUs have in its place.

@@ -99,8 +99,7 @@ bool VerbsWire::send(const Transmission& sent) {
 /// window or (Linux's rxe) after one that was lost in part. The transport leaves the path and
 /// pings it now and then. Notes when a ping is sent. True: the one before has had no answer either.
 bool VerbsWire::note_ping(Queue& queue, const Transmission& sent) const {
-  const auto type = static_cast<transport::PacketType>(std::to_integer<int>(sent.header[0]) & 0xf);
-  if (service_ != Service::kUc || type != transport::PacketType::kPing ||
+  if (service_ != Service::kUc || transport::type_of(sent) != transport::PacketType::kPing ||
       sent.header_bytes != transport::kCommonHeaderBytes) {
     return false;
   }

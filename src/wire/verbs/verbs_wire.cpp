@@ -132,23 +132,15 @@ Status VerbsWire::open_port() {
   }
   TUTTI_ASSIGN_OR_RETURN(const std::size_t gid, choose_gid(port_, options_.gid));
   gid_ = port_.gids[gid];
-  int count = 0;
-  Device** const devices = verbs_.device_list(&count);
-  for (int i = 0; devices != nullptr && i < count && context_ == nullptr; ++i) {
-    if (options_.device == verbs_.device_name(devices[i])) {
-      context_ = verbs_.open_device(devices[i]);
-    }
+  context_ = open_device(verbs_, options_.device);
+  if (context_ == nullptr) {
+    return failed(options_.device + " cannot be opened");
   }
-  if (context_ != nullptr && context_->async_descriptor >= 0) {
+  if (context_->async_descriptor >= 0) {
     fcntl(context_->async_descriptor, F_SETFL,
           fcntl(context_->async_descriptor, F_GETFL) | O_NONBLOCK);
   }
-  const Status status =
-      context_ == nullptr ? failed(options_.device + " cannot be opened") : Status();
-  if (devices != nullptr) {
-    verbs_.free_device_list(devices);
-  }
-  return status;
+  return {};
 }
 
 Status VerbsWire::choose_service() {
