@@ -507,9 +507,10 @@ Status StreamCalls::timed_out(Carrier carrier, Clock::duration waited, const cha
   if (member.timeout_s <= 0 || std::chrono::duration<double>(waited).count() <= member.timeout_s) {
     return {};
   }
-  return Status(ErrorCode::kTimeout, std::string(member.name) + ": " + what + " after " +
-                                         time_limit(member.timeout_s) +
-                                         "; a peer may be dead or not in the call");
+  const std::string late = member.late == nullptr ? std::string() : member.late();
+  return Status(ErrorCode::kTimeout,
+                std::string(member.name) + ": " + what + " after " + time_limit(member.timeout_s) +
+                    "; " + (late.empty() ? "a peer may be dead or not in the call" : late));
 }
 
 Status StreamCalls::look_at_peers(Carrier carrier, Clock::time_point now) {

@@ -80,6 +80,8 @@ class StreamCalls {
     std::function<void()> progress{};
     /// Whether the peers that the call under way waits for are there; may be empty.
     std::function<Status()> look{};
+    /// Who may hold it up, as far as this rank knows: "rank 2 is 3 calls behind". May be empty.
+    std::function<std::string()> late{};
     /// Keeps back what has not begun; must not wait and must not free anything. May be empty.
     std::function<void()> close{};
     /// Ends what runs. Returns in bounded time, also when a kernel of the other member's holds the

@@ -963,9 +963,7 @@ def recorded_calls() -> None:
                 dist.all_reduce(torch.ones(5, 7), group=group)
 
         words = refused(lacks_a_rank, 10)
-        # Calls that wait on a GPU do not know for whom.
-        named = "may be dead or not in the call" if DEVICE == "cuda" else f"rank {RANKS - 1}"
-        assert named in words, words
+        assert f"rank {RANKS - 1}" in words, words
     else:
         time.sleep(4)
         flight_recorder.dump()

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/direct/call_records.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "select/shape.hpp"
 
@@ -45,6 +47,16 @@ struct CallRecords::Page {
   alignas(64) std::array<Number, kRanksMax> completed;
   alignas(64) Number failed;
   alignas(64) std::array<std::array<Slot, kDepth>, kRanksMax> slots;
+
+  /// Of the last call with a rank that was written in whole; 0: there was none.
+  std::uint64_t last_number(int rank) const {
+    std::uint64_t last = 0;
+    for (const Slot& slot : slots[static_cast<std::size_t>(rank)]) {
+      const std::uint64_t number = slot.number.load(std::memory_order_acquire);
+      last = number == kBeingWritten ? last : std::max(last, number);
+    }
+    return last;
+  }
 };
 
 const Bytes CallRecords::kPageBytes = sizeof(CallRecords::Page);
@@ -88,6 +100,38 @@ CallRecords::Found CallRecords::find(int peer, std::uint64_t number, Entry* entr
     return found < number ? Found::kBehind : Found::kLost;
   }
   return slot.number.load(std::memory_order_relaxed) == number ? Found::kEntry : Found::kLost;
+}
+
+std::uint64_t CallRecords::calls_behind(int peer) const {
+  const Page* const page = peers_[static_cast<std::size_t>(peer)];
+  if (own_ == nullptr || page == nullptr) {
+    return 0;
+  }
+  const std::uint64_t own = own_->last_number(peer);
+  const std::uint64_t theirs = page->last_number(self_);
+  return own - std::min(own, theirs);
+}
+
+std::string CallRecords::who_is_behind() const {
+  std::uint64_t most = 1;
+  std::vector<int> ranks;
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+    const std::uint64_t calls = peer == self_ ? 0 : calls_behind(peer);
+    if (calls > most) {
+      most = calls;
+      ranks.clear();
+    }
+    if (calls == most) {
+      ranks.push_back(peer);
+    }
+  }
+  std::string text;
+  for (const int rank : ranks) {
+    text += (text.empty() ? (ranks.size() > 1 ? "ranks " : "rank ") : ", ") + std::to_string(rank);
+  }
+  return ranks.empty() ? text
+                       : text + (ranks.size() > 1 ? " are " : " is ") + std::to_string(most) +
+                             (most > 1 ? " calls behind" : " call behind");
 }
 
 void CallRecords::set_completed(int peer, std::uint64_t epoch) {

@@ -62,6 +62,12 @@ class CallRecords {
   /// What `peer` wrote of the call of that number of the pair.
   Found find(int peer, std::uint64_t number, Entry* entry) const;
 
+  /// Calls that this rank has made with `peer` and the peer has not made yet. 0 also where nobody
+  /// knows. Any thread.
+  std::uint64_t calls_behind(int peer) const;
+  /// "rank 2 is 3 calls behind", of those that are the most; empty: none is. Any thread.
+  std::string who_is_behind() const;
+
   /// This rank has completed all calls with `peer` that were before this epoch of the pair.
   void set_completed(int peer, std::uint64_t epoch);
   /// The same of the peer's calls with this rank, while the peer has not failed.

@@ -39,16 +39,18 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
   TUTTI_RETURN_IF_ERROR(self->calls_->reason());
   TUTTI_RETURN_IF_ERROR(self->load_kernels());
   TUTTI_RETURN_IF_ERROR(self->make_memory());
-  self->calls_->join(kOurs, api, device,
-                     {.name = "direct",
-                      .timeout_s = options.timeout_s,
-                      .takes_turns = options.takes_turns,
-                      .orders_graphs = self->capture_refusal().empty(),
-                      .outcome = [runner = self.get()] { return runner->outcome(); },
-                      .progress = options.progress,
-                      .look = [runner = self.get()] { return runner->look(); },
-                      .close = [runner = self.get()] { runner->close(); },
-                      .end = [runner = self.get()] { runner->give_up(); }});
+  self->calls_->join(
+      kOurs, api, device,
+      {.name = "direct",
+       .timeout_s = options.timeout_s,
+       .takes_turns = options.takes_turns,
+       .orders_graphs = self->capture_refusal().empty(),
+       .outcome = [runner = self.get()] { return runner->outcome(); },
+       .progress = options.progress,
+       .look = [runner = self.get()] { return runner->look(); },
+       .late = [runner = self.get()] { return runner->call_records_.who_is_behind(); },
+       .close = [runner = self.get()] { runner->close(); },
+       .end = [runner = self.get()] { runner->give_up(); }});
   return self;
 }
 

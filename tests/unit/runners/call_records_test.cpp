@@ -76,6 +76,29 @@ TEST(CallRecords, find__an_entry_that_is_being_written_is_neither_there_nor_lost
   EXPECT_EQ(entry.form, 8U);
 }
 
+TEST(CallRecords, who_is_behind__those_with_the_most_calls_to_make) {
+  Pages all;
+  EXPECT_EQ(all.records[0].who_is_behind(), "");
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    all.records[0].write(1, {.number = number, .form = 7});
+    EXPECT_EQ(all.records[0].calls_behind(1), number);
+    EXPECT_EQ(all.records[1].calls_behind(0), 0U);
+  }
+  EXPECT_EQ(all.records[0].who_is_behind(), "rank 1 is 20 calls behind");
+  for (std::uint64_t number = 1; number <= 19; ++number) {
+    all.records[1].write(0, {.number = number, .form = 7});
+  }
+  EXPECT_EQ(all.records[0].who_is_behind(), "rank 1 is 1 call behind");
+  all.records[1].write(0, {.number = 20, .form = 7});
+  EXPECT_EQ(all.records[0].who_is_behind(), "");
+  Pages other;  // Of a third rank.
+  all.records[0].set_peer(2, other.pages[1]);
+  all.records[0].write(2, {.number = 1, .form = 7});
+  EXPECT_EQ(all.records[0].who_is_behind(), "rank 2 is 1 call behind");
+  all.records[0].write(1, {.number = 21, .form = 7});
+  EXPECT_EQ(all.records[0].who_is_behind(), "ranks 1, 2 are 1 call behind");
+}
+
 TEST(CallRecords, has_completed__up_to_the_epoch_that_the_peer_named_while_it_has_not_failed) {
   Pages all;
   EXPECT_FALSE(all.records[0].has_completed(1, 1));
