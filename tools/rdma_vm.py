@@ -472,7 +472,11 @@ def run_once(machine: Machine, initrd: Path, outcomes: Outcomes) -> tuple[bool, 
         finally:
             if not has_ended:
                 process.kill()
-            process.wait()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:  # Its output has ended, and it has not.
+                process.kill()
+                process.wait()
     return has_ended, errors.read_text(errors="replace") + console.read_text(errors="replace")
 
 

@@ -40,8 +40,7 @@ RegisteredMemory::~RegisteredMemory() {
 void RegisteredMemory::deregister(const Region& region) {
   const int error = verbs_.dereg_mr(region.mr);
   if (error != 0) {
-    on_kept_("the NIC keeps " + std::to_string(region.bytes) +
-             " bytes registered: " + std::strerror(error));
+    on_kept_(std::string("the NIC keeps memory registered: ") + std::strerror(error));
   }
 }
 

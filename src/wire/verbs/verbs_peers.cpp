@@ -80,7 +80,7 @@ void VerbsWire::revive_datagrams() {
   datagrams_failed_ =
       verbs_.modify_qp(datagrams_.qp, &attributes, kMaskState) != 0 || !ready(datagrams_.qp).ok();
   revive_due_ns_ = datagrams_failed_ ? now_ + kLookNs : 0;
-  ++failed_queues_;
+  failed_queues_ += datagrams_failed_ ? 0 : 1;
 }
 
 AddressAttributes VerbsWire::way_to(const Peer& peer, std::uint32_t path) const {
@@ -388,11 +388,13 @@ void VerbsWire::abandon_flushes(const std::string& why) {
     return;
   }
   verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
-  flush_failed_ = true;
+  const bool had_failed = std::exchange(flush_failed_, true);
   if (flushes_ > flushed_) {
-    flush_failure_ = why;
-    flushes_sound_ = std::exchange(flushed_, flushes_);
-    flushes_lost_ = flushes_;
+    if (!had_failed) {  // Else the first that failed is known, and those behind it are lost.
+      flush_failure_ = why;
+      flushes_sound_ = flushed_;
+    }
+    flushed_ = flushes_lost_ = flushes_;
   }
 }
 

@@ -175,12 +175,13 @@ Status VerbsWire::choose_service() {
     return failed("no UD queue pair of " + options_.device);
   }
   if (options_.service == "auto") {
+    errno = 0;
     Qp* const tried = make_qp(kQpUc, options_.send_depth);
     const int error = errno;
     service_ = tried != nullptr ? Service::kUc : Service::kRc;
     if (tried != nullptr) {
       verbs_.destroy_qp(tried);
-    } else if (error == EOPNOTSUPP || error == ENOSYS || error == EPROTONOSUPPORT ||
+    } else if (error == 0 || error == EOPNOTSUPP || error == ENOSYS || error == EPROTONOSUPPORT ||
                error == EINVAL) {
       fall_back("RC and not UC, which " + options_.device + " does not have (" +
                     std::strerror(error) + ")",

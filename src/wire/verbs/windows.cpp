@@ -20,7 +20,10 @@ void Windows::release(Window& window) {
     return;
   }
   const int error = context_->ops.dealloc_mw(std::exchange(window.mw, nullptr));
-  if (error != 0) {
+  has_all_ = has_all_ && error != 0;
+  const bool may_be_open = window.state == State::kOpening || window.state == State::kOpen ||
+                           window.state == State::kClosing;
+  if (error != 0 && may_be_open) {
     on_kept_(std::string("the NIC keeps a memory window: ") + std::strerror(error));
   }
 }
@@ -81,6 +84,7 @@ std::uint64_t Windows::open(Mr* mr, std::span<std::byte> memory) {
   window.mr = mr;
   window.address = reinterpret_cast<std::uint64_t>(memory.data());
   if (!request(index, window.address, memory.size())) {
+    has_failed_ = requests_ == 0;  // An empty send queue has room.
     return 0;
   }
   free_.pop_front();

@@ -117,9 +117,8 @@ TEST(registered_memory, remove__says_what_the_nic_keeps) {
   release_error = EBUSY;
   memory.remove(bytes);
   release_error = 0;
-  EXPECT_EQ(
-      (std::vector<std::string>{"the NIC keeps 100 bytes registered: Device or resource busy"}),
-      kept);
+  EXPECT_EQ((std::vector<std::string>{"the NIC keeps memory registered: Device or resource busy"}),
+            kept);
 }
 
 std::uint32_t windows_max = 0;
@@ -179,6 +178,23 @@ TEST_F(WindowsTest, try_one__says_which_error) {
   EXPECT_EQ(ENOMEM, windows.try_one());
   context_.ops.alloc_mw = nullptr;
   EXPECT_EQ(ENOSYS, windows.try_one());
+}
+
+TEST_F(WindowsTest, open__that_is_refused_for_good_is_a_failure) {
+  Windows windows(&context_, nullptr, nullptr, keep);
+  context_.ops.bind_mw = [](Qp*, Mw*, Bind*) { return EOPNOTSUPP; };
+  EXPECT_EQ(0U, windows.open(nullptr, memory_));
+  EXPECT_TRUE(windows.has_failed());
+}
+
+TEST_F(WindowsTest, revoke__makes_room_for_another_window) {
+  Windows windows(&context_, nullptr, nullptr, keep);
+  windows_max = 1;
+  EXPECT_NE(0U, open(windows));
+  EXPECT_EQ(0U, open(windows)) << "the NIC has no more";
+  EXPECT_TRUE(windows.revoke(nullptr));
+  windows_max = 2;  // It has that one again.
+  EXPECT_NE(0U, open(windows));
 }
 
 /// So many that a key does not come again soon, and no more.

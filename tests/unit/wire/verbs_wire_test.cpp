@@ -492,7 +492,7 @@ TEST_F(FakeNic, close_window__that_the_nic_refuses) {
   control().keeps_memory = false;
   ASSERT_EQ(2U, told.size());
   EXPECT_EQ(
-      "memory that was given back and may still be written: the NIC keeps 100000 bytes registered: "
+      "memory that was given back and may still be written: the NIC keeps memory registered: "
       "Device or resource busy",
       told[1]);
   EXPECT_NE(std::string::npos, b.report().find("memory was given back 1 time(s)")) << b.report();
