@@ -12,6 +12,10 @@ std::string time_limit(double timeout_s) {
   return text.str();
 }
 
+std::string held_up_by(const std::string& known) {
+  return "; " + (known.empty() ? "a peer may be dead or not in the call" : known);
+}
+
 using select::Collective;
 
 SideForms forms_of(Collective collective, bool is_root) {

@@ -160,6 +160,9 @@ void visit_pieces(const Call& call, int rank, int ranks, const To& to, const Fro
 /// For messages: "0.5 s (TUTTI_TIMEOUT, or the communicator's own limit)".
 std::string time_limit(double timeout_s);
 
+/// What a message adds to that: "; " and `known`, who holds the call up; empty: nobody knows.
+std::string held_up_by(const std::string& known = "");
+
 /// Neighbouring runs joined and empty ones dropped: what a copy loop should walk.
 struct CopyRun {
   std::uint64_t source = 0;

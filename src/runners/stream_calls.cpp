@@ -508,9 +508,8 @@ Status StreamCalls::timed_out(Carrier carrier, Clock::duration waited, const cha
     return {};
   }
   const std::string late = member.late == nullptr ? std::string() : member.late();
-  return Status(ErrorCode::kTimeout,
-                std::string(member.name) + ": " + what + " after " + time_limit(member.timeout_s) +
-                    "; " + (late.empty() ? "a peer may be dead or not in the call" : late));
+  return Status(ErrorCode::kTimeout, std::string(member.name) + ": " + what + " after " +
+                                         time_limit(member.timeout_s) + held_up_by(late));
 }
 
 Status StreamCalls::look_at_peers(Carrier carrier, Clock::time_point now) {

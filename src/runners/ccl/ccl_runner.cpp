@@ -397,7 +397,7 @@ Status CclRunner::wait(std::span<const Target> targets, const char* what) {
     if (timeout_s_ > 0 && waited_s > timeout_s_) {
       return Status(ErrorCode::kTimeout, std::string(library_.name()) + " " + what +
                                              ": not finished after " + time_limit(timeout_s_) +
-                                             "; a peer may be dead or not in the call");
+                                             held_up_by());
     }
   }
 }

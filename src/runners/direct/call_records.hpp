@@ -62,9 +62,6 @@ class CallRecords {
   /// What `peer` wrote of the call of that number of the pair.
   Found find(int peer, std::uint64_t number, Entry* entry) const;
 
-  /// Calls that this rank has made with `peer` and the peer has not made yet. 0 also where nobody
-  /// knows. Any thread.
-  std::uint64_t calls_behind(int peer) const;
   /// "rank 2 is 3 calls behind", of those that are the most; empty: none is. Any thread.
   std::string who_is_behind() const;
 
@@ -79,6 +76,9 @@ class CallRecords {
   int failed_peer() const;
 
  private:
+  /// Calls that this rank has made with `peer` and the peer has not. 0 also where nobody knows.
+  std::uint64_t calls_behind(int peer) const;
+
   int self_ = 0;
   Page* own_ = nullptr;
   std::array<const Page*, kRanksMax> peers_{};

@@ -170,9 +170,8 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
     }
     const double waited_s = seconds_since(start);
     if (timeout_s > 0 && waited_s > timeout_s) {
-      const std::string late = call_records_.who_is_behind();
-      reason = "not finished after " + time_limit(timeout_s) + "; " +
-               (late.empty() ? "a peer may be dead or not in the call" : late);
+      reason =
+          "not finished after " + time_limit(timeout_s) + held_up_by(call_records_.who_is_behind());
       break;
     }
     if (waited_s > next_check_s) {
