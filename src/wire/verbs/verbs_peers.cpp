@@ -373,7 +373,7 @@ void VerbsWire::abandon_windows(const std::string& why) {
 
 /// Told once.
 void VerbsWire::note_failed_windows(const std::string& why) {
-  if (!windows_->has_failed() || !window_failure_.empty()) {
+  if (!window_failure_.empty()) {
     return;
   }
   window_failure_ = why;
@@ -388,13 +388,19 @@ void VerbsWire::abandon_flushes(const std::string& why) {
     return;
   }
   verbs_.destroy_qp(std::exchange(flush_qp_, nullptr));
-  const bool had_failed = std::exchange(flush_failed_, true);
-  if (flushes_ > flushed_) {
-    if (!had_failed) {  // Else the first that failed is known, and those behind it are lost.
-      flush_failure_ = why;
-      flushes_sound_ = flushed_;
-    }
-    flushed_ = flushes_lost_ = flushes_;
+  if (!flush_failed_) {
+    lose_flushes(why);
+  }
+  flushed_ = flushes_;
+}
+
+/// Those that have not completed are not carried out. The queue pair takes no more.
+void VerbsWire::lose_flushes(const std::string& why) {
+  flush_failed_ = true;
+  flush_failure_ = why;
+  lost_flushes_.emplace_back(flushed_, flushes_);
+  if (lost_flushes_.size() > kLostFlushesMax) {
+    lost_flushes_.pop_front();  // Who posted them has asked long since.
   }
 }
 
@@ -549,6 +555,12 @@ bool VerbsWire::update(std::uint64_t name, Peer& peer, std::size_t path,
   bool is_new = false;
   if (theirs.generation > it.generation) {
     renew(name, peer, path, theirs.generation);
+    is_new = true;
+  }
+  if (it.queue != nullptr && theirs.generation == it.generation && theirs.qp_number == 0) {
+    retire(std::exchange(it.queue, nullptr));
+    last_failure_ = "it has no queue pair for this one";
+    note_lost_path(peer, "the peer has given it up", "the cause in the peer's log");
     is_new = true;
   }
   if (it.queue != nullptr && !it.is_connected && theirs.generation == it.generation &&

@@ -305,7 +305,7 @@ void VerbsWire::poll_sends() {
       const Completion& it = done[static_cast<std::size_t>(i)];
       if ((it.id & Windows::kCompletion) != 0) {
         windows_->complete(it.id, it.status);
-        if (windows_->has_failed()) {
+        if (it.status != kSuccess) {
           note_failed_windows(verbs_.status_text(it.status));
         }
         continue;
@@ -315,10 +315,7 @@ void VerbsWire::poll_sends() {
           continue;  // Of a queue pair that was destroyed.
         }
         if (it.status != kSuccess && !flush_failed_) {
-          flush_failed_ = true;
-          flush_failure_ = verbs_.status_text(it.status);
-          flushes_sound_ = flushed_;
-          flushes_lost_ = flushes_;
+          lose_flushes(verbs_.status_text(it.status));
         }
         ++flushed_;
         continue;
@@ -345,7 +342,9 @@ void VerbsWire::poll_sends() {
   }
   if (windows_ != nullptr) {
     windows_->poll();
-    note_failed_windows("its send queue takes no request");
+    if (windows_->has_failed() && window_failure_.empty()) [[unlikely]] {
+      note_failed_windows("its send queue takes no request");
+    }
   }
 }
 

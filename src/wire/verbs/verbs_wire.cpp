@@ -370,7 +370,10 @@ Result<std::uint64_t> VerbsWire::start_flush(std::span<const std::byte> memory) 
 }
 
 Result<bool> VerbsWire::has_flushed(std::uint64_t flush) {
-  if (flush > flushes_sound_ && flush <= flushes_lost_) {
+  const bool is_lost =
+      std::any_of(lost_flushes_.begin(), lost_flushes_.end(),
+                  [&](const auto& range) { return flush > range.first && flush <= range.second; });
+  if (is_lost) {
     return Status(ErrorCode::kUnavailable,
                   "RDMA: the GPU's memory cannot be flushed: " + flush_failure_);
   }

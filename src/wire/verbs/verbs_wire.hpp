@@ -24,10 +24,12 @@
 
 #include <array>
 #include <bit>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "wire/device_copies.hpp"
@@ -133,6 +135,7 @@ class VerbsWire : public Wire {
   static constexpr std::uint32_t kDatagramDepth = 512;  ///< Of the UD queue pair's send queue.
   static constexpr std::size_t kHeaderSlotBytes = 128;
   static constexpr std::uint32_t kFlushesMax = 64;
+  static constexpr std::size_t kLostFlushesMax = 16;
   static constexpr std::size_t kFlushBytes =
       64;  ///< Where they read to; what is there, nobody asks.
   /// Set in the ids of their requests, above the number of the flush.
@@ -263,6 +266,7 @@ class VerbsWire : public Wire {
   void abandon_datagrams();
   void abandon_windows(const std::string& why);
   void abandon_flushes(const std::string& why);
+  void lose_flushes(const std::string& why);
   void note_failed_windows(const std::string& why);
   void drain_receives();
   static std::uint32_t psn_of(std::uint64_t from, std::uint64_t to, std::uint32_t generation);
@@ -345,11 +349,11 @@ class VerbsWire : public Wire {
   /// RC, connected to itself. Null: no GPU's memory is registered, or nobody writes there.
   Qp* flush_qp_ = nullptr;
   Progress flush_progress_;
-  std::uint64_t flushes_ = 0;        ///< Posted.
-  std::uint64_t flushed_ = 0;        ///< Completed, in order.
-  bool flush_failed_ = false;        ///< Since the queue pair was made.
-  std::uint64_t flushes_sound_ = 0;  ///< Of the last failure: those after it
-  std::uint64_t flushes_lost_ = 0;   ///< and up to this have not been carried out.
+  std::uint64_t flushes_ = 0;  ///< Posted.
+  std::uint64_t flushed_ = 0;  ///< Completed, in order.
+  bool flush_failed_ = false;  ///< Since the queue pair was made.
+  /// Numbers of flushes that were not carried out: those after the first, up to the second.
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> lost_flushes_;
   std::string flush_failure_;
   std::unordered_map<std::uint32_t, Queue*> queue_of_;  ///< By the queue pair's number.
   std::vector<std::unique_ptr<Queue>> queues_;

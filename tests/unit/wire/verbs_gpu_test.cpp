@@ -378,6 +378,18 @@ TEST_P(VerbsGpu, start_flush__of_a_nic_that_has_stopped) {
       return !has_flushed.ok() || *has_flushed;
     }));
     EXPECT_EQ(1U, control().reads);
+    // A later failure changes nothing about those before.
+    control().reads_wait = true;
+    const auto lost_too = b.start_flush(memory);
+    ASSERT_TRUE(lost_too.ok());
+    EXPECT_TRUE(talk_->wait([&] {
+      skipped_ns_ += 10'000'000;
+      b.handle_timeout(monotonic_ns() + skipped_ns_);
+      return !b.has_flushed(*lost_too).ok();
+    }));
+    EXPECT_FALSE(b.has_flushed(*lost).ok());
+    EXPECT_TRUE(b.has_flushed(*again).ok());
+    control().reads_wait = false;
   }
   b.deregister_memory(memory);
 }

@@ -84,6 +84,17 @@ INSTANTIATE_TEST_SUITE_P(wire, VerbsContract,
                          });
 
 /// What only the fake can do.
+/// A window of b's that is open.
+std::uint64_t register_and_open(Conversation& talk, std::span<std::byte> memory) {
+  Wire& b = *talk.pair.b;
+  EXPECT_TRUE(b.register_memory(memory).ok());
+  const std::uint64_t window = b.open_window(memory);
+  transport::RemoteMemory remote;
+  EXPECT_TRUE(talk.wait([&] { return b.has_opened(window, &remote); }));
+  EXPECT_NE(0U, remote.key);
+  return window;
+}
+
 class FakeNic : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -420,6 +431,26 @@ TEST_F(FakeNic, reach__without_a_queue_pair_is_not_known) {
   }
 }
 
+/// One path, which one end gives up: the other does not wait for it for ever.
+TEST_F(FakeNic, add_peer__a_path_that_the_peer_gives_up) {
+  std::vector<std::string> told;
+  VerbsOptions a = options_of(0, "uc");
+  VerbsOptions b = options_of(1, "uc");
+  for (VerbsOptions* const it : {&a, &b}) {
+    it->paths = 1;
+    it->on_fallback = [&](const std::string& what, const std::string&) { told.push_back(what); };
+  }
+  Conversation talk([&] { return WirePair{nullptr, open(a), open(b)}; });
+  control().connect_refusals = 7;  // One end has four of them, and the other has not.
+  EXPECT_TRUE(talk.wait([&] { return told.size() == 2; }))
+      << talk.pair.a->report() << talk.pair.b->report();
+  control().connect_refusals = 0;
+  ASSERT_EQ(2U, told.size());
+  EXPECT_EQ(0U, told[0].find("no queue pair to a peer, the NIC reaches the peer by no more"));
+  EXPECT_EQ("no queue pair to a peer, the peer has given it up (it has no queue pair for this one)",
+            told[1]);
+}
+
 /// A NIC that stops completing, or says that it has failed: who waits for a window goes on.
 TEST_F(FakeNic, close_window__ends_though_the_nic_has_stopped) {
   for (const bool tells : {false, true}) {
@@ -438,11 +469,7 @@ TEST_F(FakeNic, close_window__ends_though_the_nic_has_stopped) {
       EXPECT_EQ(8U, pass_chunks(talk, 1, 8));
       Wire& b = *talk.pair.b;
       std::vector<std::byte> memory(100'000);
-      ASSERT_TRUE(b.register_memory(memory).ok());
-      const std::uint64_t window = b.open_window(memory);
-      transport::RemoteMemory remote;
-      ASSERT_TRUE(talk.wait([&] { return b.has_opened(window, &remote); }));
-      EXPECT_NE(0U, remote.key);
+      const std::uint64_t window = register_and_open(talk, memory);
       b.close_window(window);
       (tells ? control().fails_device : control().is_stopped) = true;
       const transport::TimeNs begin = now;
@@ -477,10 +504,7 @@ TEST_F(FakeNic, close_window__that_the_nic_refuses) {
   Conversation talk([&] { return WirePair{nullptr, open(options_of(0, "uc")), open(options)}; });
   Wire& b = *talk.pair.b;
   std::vector<std::byte> memory(100'000);
-  ASSERT_TRUE(b.register_memory(memory).ok());
-  const std::uint64_t window = b.open_window(memory);
-  transport::RemoteMemory remote;
-  ASSERT_TRUE(talk.wait([&] { return b.has_opened(window, &remote); }));
+  const std::uint64_t window = register_and_open(talk, memory);
   control().refuses_binds = true;
   b.close_window(window);
   EXPECT_TRUE(b.has_closed(window));
