@@ -114,8 +114,7 @@ lint-cpp: lint-set-up
 	@ninja -C build/lint --quiet build.ninja  # New and moved sources, as a build would see them.
 	run-clang-tidy.py -quiet -hide-progress -j $(JOBS) -p build/lint \
 	  -extra-arg=-Wno-unknown-warning-option -extra-arg=-Wno-deprecated-declarations \
-	  $(if $(CI),-checks='-clang-analyzer-*$(comma)-bugprone-suspicious-include' \
-	    -header-filter='(src|include|tests|bench)/.*\.(hpp|h|cpp|c)$$') \
+	  $(if $(CI),-checks='-clang-analyzer-*$(comma)-bugprone-suspicious-include') \
 	  '^$(CURDIR)/(src|bench|build/lint/src|build/lint/bench)/' 2>/dev/null >build/lint/clang-tidy.log \
 	  || { grep -E -A4 '(error|warning):' build/lint/clang-tidy.log; exit 1; }
 
