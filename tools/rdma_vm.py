@@ -535,7 +535,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     for name in NETEM_WORDS:
         add(f"--{name}", metavar="WORDS", help=f"tc netem's {name}, at the output of each device")
     add("--timeout", type=float, default=120, metavar="S",
-        help="limit in seconds, boot included; exit status 124 (default 120)")  # fmt: skip
+        help="limit in seconds, with its last boot; exit status 124 (default 120)")  # fmt: skip
     add("--put", action="append", default=[], metavar="PATH",
         help="file or directory to copy in, same path inside; may be repeated")  # fmt: skip
     add("--env", action="append", default=[], metavar="NAME=VALUE",
