@@ -125,6 +125,14 @@ BUGS = [
 ]  # fmt: skip
 
 
+def simulation_sources() -> list[str]:
+    """Those of transport_simulation; beside it there is the simulation of wires."""
+    lists = (ROOT / "tests/simulation/CMakeLists.txt").read_text()
+    found = re.search(r"add_executable\(transport_simulation\s+([^)]*)\)", lists)
+    assert found is not None
+    return found[1].split()
+
+
 class Builder:
     """Objects of the unchanged sources, and programs that differ from it in one file."""
 
@@ -136,9 +144,10 @@ class Builder:
         self.compiler = os.environ.get("CXX", "c++")
         units = [
             path
-            for part in ("src/base", "src/transport", "tests/simulation")
+            for part in ("src/base", "src/transport")
             for path in sorted((self.sources / part).rglob("*.cpp"))
         ]
+        units += [self.sources / "tests/simulation" / name for name in simulation_sources()]
         self.objects = {path: directory / f"{i}.o" for i, path in enumerate(units)}
         self.compile(list(self.objects))
 

@@ -1,23 +1,25 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The transport over the verbs wire and a fake NIC, in virtual time: two hosts, messages both ways,
-// faults drawn from a seed (loss, duplicates that come late, queue pairs that stop, fail or are cut
-// off, short queues, few buffers, no memory windows). A run has a phase with faults and one
-// without, in which everything must end.
+// The transport over the code of a wire and a fake of what is below it, in virtual time: two hosts,
+// messages both ways, settings and faults drawn from a seed (wire_verbs.cpp, wire_xdp.cpp). A run
+// has a phase with faults and one without, in which everything must end.
 //
-//   wire_simulation --seeds N [--first F] | --seed S [--verbose], with --twice, --keep-going
+//   wire_simulation [--wire verbs|xdp] --seeds N [--first F] | --seed S [--verbose],
+//                   with --twice, --keep-going
 //
 // Invariants: each message arrives whole, once and nowhere else; memory that the program has back
-// is not written any more; payloads stay untouched while the NIC reads them (the fake aborts);
-// memory is deregistered without a use of it left; all ends in time; a run is a function of its
+// is not written any more; payloads stay untouched while a NIC reads them; memory is deregistered
+// without a use of it left; what the fake checks; all ends in time; a run is a function of its
 // seed. The exit status is 1 if one does not hold.
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,118 +27,36 @@
 
 #include <unistd.h>
 
-#include "base/dynamic_library.hpp"
 #include "base/random.hpp"
-#include "support/fake_verbs.hpp"
+#include "simulation/wire_network.hpp"
 #include "transport/endpoint.hpp"
-#include "wire/verbs/verbs_wire.hpp"
+#include "transport/packet.hpp"
 
 namespace {
 
 using namespace tutti::transport;
 using tutti::Bytes;
 using tutti::Random;
-using tutti::testing::FakeVerbsControl;
-using tutti::wire::verbs::Functions;
-using tutti::wire::verbs::VerbsOptions;
-using tutti::wire::verbs::VerbsWire;
+using tutti::testing::Phase;
+using tutti::testing::require;
+using tutti::testing::Scenario;
+using tutti::testing::Violation;
+using tutti::testing::WireNetwork;
 
 constexpr unsigned kSecondsOfOneSeed = 60;
 constexpr TimeNs kStepNs = 2'000;
 constexpr TimeNs kFaultsNs = 20'000'000;
 constexpr TimeNs kLivenessNs = 20'000'000'000;
+constexpr TimeNs kBlockedNs = 100'000;        ///< Until a wire without room is tried again.
+constexpr TimeNs kPendingNsMax = 10'000'000;  ///< A wire's own deadline, if it has something to do.
+constexpr std::size_t kPacketsOfTurn = 8;
+constexpr std::size_t kSmallBytes = 1'400;  ///< Shorter packets may leave together.
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xa5};
 constexpr std::byte kGivenBack{0x5a};
 
 char current_seed[64];
 bool is_verbose = false;
-
-struct Violation {
-  std::string what;
-};
-
-void require(bool is_so, const std::string& what) {
-  if (!is_so) {
-    throw Violation{what};
-  }
-}
-
-struct Knobs {
-  const char* service = "uc";
-  std::uint32_t paths = 1;
-  FakeVerbsControl control;
-  VerbsOptions wires[2];
-  std::uint32_t messages = 1;
-  Bytes bytes_max = 0;
-  bool registers[2] = {};
-  const char* controller = "cubic";
-  bool is_cut = false;  ///< For a while.
-};
-
-Knobs draw(std::uint64_t seed) {
-  Random random(seed);
-  const auto one_in = [&](std::uint32_t n) { return random.below(n) == 0; };
-  Knobs knobs;
-  constexpr const char* kServices[] = {"uc", "rc", "ud"};
-  constexpr const char* kControllers[] = {"cubic", "nscc", "swift", "rccc"};
-  knobs.service = kServices[random.below(3)];
-  knobs.controller = kControllers[random.below(4)];
-  knobs.paths = 1 + random.below(8);
-  knobs.control.mtu_code = static_cast<int>(3 + random.below(3));
-  if (one_in(2)) {
-    knobs.control.loss = 0.001 * random.below(100);
-  }
-  if (one_in(3)) {
-    knobs.control.duplicate = 0.001 * random.below(100);
-  }
-  if (one_in(3)) {
-    knobs.control.hold = 0.01 * random.below(90);
-  }
-  if (one_in(4)) {
-    knobs.control.fail = 0.0001 * random.below(50);
-  }
-  knobs.control.has_windows = !one_in(4);
-  knobs.control.completes_at_once = one_in(3);
-  knobs.control.inline_bytes_max = one_in(3) ? 0 : 256;
-  knobs.is_cut = one_in(6);
-  for (VerbsOptions& wire : knobs.wires) {
-    wire.service = knobs.service;
-    wire.paths = knobs.paths;
-    wire.chunk_bytes = 1024U << random.below(6);
-    wire.send_depth = 2 + random.below(30);
-    wire.receive_buffers = 32 + random.below(200);
-    wire.bounce_buffers = 1 + random.below(16);
-    wire.window_bytes_min = one_in(5) ? 0 : Bytes{1024} << random.below(6);
-  }
-  knobs.wires[1].chunk_bytes = knobs.wires[0].chunk_bytes;
-  knobs.wires[0].device = "fake_0";
-  knobs.wires[1].device = "fake_1";
-  for (bool& registers : knobs.registers) {
-    registers = !one_in(3);
-  }
-  knobs.messages = 1 + random.below(24);
-  knobs.bytes_max = Bytes{1} << random.below(19);
-  return knobs;
-}
-
-std::string describe(const Knobs& knobs) {
-  char text[400];
-  std::snprintf(
-      text, sizeof text,
-      "%s, %s, %u paths, %u messages of up to %llu bytes, loss %.3f, duplicate %.3f, "
-      "hold %.2f, fail %.4f, windows %d from %llu and %llu, depth %u and %u, receive "
-      "buffers %u and %u, bounce buffers %u and %u, chunk %u, registered %d and %d, cut %d\n",
-      knobs.service, knobs.controller, knobs.paths, knobs.messages,
-      static_cast<unsigned long long>(knobs.bytes_max), knobs.control.loss, knobs.control.duplicate,
-      knobs.control.hold, knobs.control.fail, knobs.control.has_windows ? 1 : 0,
-      static_cast<unsigned long long>(knobs.wires[0].window_bytes_min),
-      static_cast<unsigned long long>(knobs.wires[1].window_bytes_min), knobs.wires[0].send_depth,
-      knobs.wires[1].send_depth, knobs.wires[0].receive_buffers, knobs.wires[1].receive_buffers,
-      knobs.wires[0].bounce_buffers, knobs.wires[1].bounce_buffers, knobs.wires[0].chunk_bytes,
-      knobs.registers[0] ? 1 : 0, knobs.registers[1] ? 1 : 0, knobs.is_cut ? 1 : 0);
-  return text;
-}
 
 struct Message {
   std::vector<std::byte> sent;
@@ -153,15 +73,15 @@ struct Message {
   std::byte expected(std::size_t i) const { return i < bytes ? sent[i] : std::byte{0}; }
 };
 
-/// What net::Engine does with an endpoint and a wire that completes sends late and has windows.
+/// What net::Engine does with an endpoint and a wire.
 class Host : public tutti::wire::Arrivals {
  public:
-  Host(const Functions& verbs, const VerbsOptions& options, const TimeNs* now)
-      : now_(now), endpoint_({4}) {
-    auto opened = VerbsWire::open(verbs, options);
-    require(opened.ok(), "open: " + opened.status().message());
-    wire = std::move(*opened);
-  }
+  Host(std::unique_ptr<tutti::wire::Wire> opened, bool shares_datagrams, const TimeNs* now)
+      : wire(std::move(opened)),
+        now_(now),
+        endpoint_({4}),
+        completes_late_(wire->capabilities().sends_complete_late),
+        batch_max_(shares_datagrams ? tutti::wire::kTogetherMax : 1) {}
 
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override {
     return endpoint_.place(header, payload_bytes);
@@ -193,61 +113,100 @@ class Host : public tutti::wire::Arrivals {
     connection = *made;
   }
 
+  /// Something was posted.
+  void wake() { has_more_ = true; }
+
+  /// Whether its thread runs: something was posted, or a deadline is over.
+  bool is_awake() const {
+    return has_more_ ||
+           *now_ >= std::min({blocked_ns_, endpoint_.next_deadline(), wire->next_deadline()});
+  }
+
   void turn() {
-    wire->receive(*this, 8);
+    const bool has_received = wire->receive(*this, kPacketsOfTurn) > 0;
     if (endpoint_.next_deadline() <= *now_) {
       endpoint_.handle_timeout(*now_);
     }
     wire->handle_timeout(*now_);
-    for (int i = 0; i < 8; ++i) {
-      if (!has_next_ && !(has_next_ = endpoint_.poll_transmit(*now_, &next_))) {
+    std::size_t sent = 0;
+    while (sent < kPacketsOfTurn && fill_batch()) {
+      const std::size_t taken = send_batch();
+      sent += taken;
+      if (taken == 0) {
         break;
       }
-      next_.cookie = first_unsent_ + unsent_.size();
-      if (!wire->send(next_)) {
-        break;
-      }
-      if (next_.payload != nullptr) {
-        unsent_.push_back(next_.payload);
-      }
-      has_next_ = false;
     }
+    has_more_ = has_received || (sent > 0 && batch_.empty());
+    blocked_ns_ = batch_.empty() ? kNever : *now_ + kBlockedNs;
   }
 
   /// Packets that there was no room for: their buffer is given back.
   void drop_blocked(const std::vector<std::byte>& buffer) {
-    has_next_ = has_next_ && !(next_.payload != nullptr && next_.payload >= buffer.data() &&
-                               next_.payload < buffer.data() + buffer.size());
+    std::erase_if(batch_, [&](const Transmission& it) {
+      return it.payload != nullptr && it.payload >= buffer.data() &&
+             it.payload < buffer.data() + buffer.size();
+    });
   }
 
   Endpoint& endpoint() { return endpoint_; }
 
-  std::unique_ptr<VerbsWire> wire;
+  std::unique_ptr<tutti::wire::Wire> wire;
   ConnectionHandle connection;
   std::uint64_t peer = 0;
   std::uint64_t packets = 0;
 
  private:
+  /// Packets that may share a datagram: at most the last one has a path of its own, or is long.
+  bool fill_batch() {
+    const auto is_last = [](const Transmission& it) {
+      return !it.is_control || is_path_probe(it) ||
+             it.header_bytes + it.payload_bytes > kSmallBytes;
+    };
+    Transmission next;
+    while (batch_.size() < batch_max_ && (batch_.empty() || !is_last(batch_.back())) &&
+           endpoint_.poll_transmit(*now_, &next)) {
+      batch_.push_back(next);
+    }
+    return !batch_.empty();
+  }
+
+  /// How many of them the wire has taken.
+  std::size_t send_batch() {
+    std::uint64_t cookie = first_unsent_ + unsent_.size();
+    for (Transmission& it : batch_) {
+      it.cookie = it.payload == nullptr ? 0 : cookie++;
+    }
+    const std::size_t taken = wire->send_together(batch_);
+    for (std::size_t i = 0; completes_late_ && i < taken; ++i) {
+      if (batch_[i].payload != nullptr) {
+        unsent_.push_back(batch_[i].payload);
+      }
+    }
+    batch_.erase(batch_.begin(), batch_.begin() + static_cast<std::ptrdiff_t>(taken));
+    return taken;
+  }
+
   const TimeNs* now_;
   Endpoint endpoint_;
-  Transmission next_;
-  bool has_next_ = false;
+  bool completes_late_;
+  std::size_t batch_max_;
+  std::vector<Transmission> batch_;
+  bool has_more_ = true;
+  TimeNs blocked_ns_ = kNever;
   std::deque<const std::byte*> unsent_;
   std::uint64_t first_unsent_ = 0;
 };
 
 class World {
  public:
-  World(const Functions& verbs, FakeVerbsControl* control, std::uint64_t seed, Knobs knobs)
-      : control_(control), knobs_(std::move(knobs)), random_(seed ^ 0x5eed) {
-    *control_ = knobs_.control;
+  World(WireNetwork* network, std::uint64_t seed)
+      : network_(*network), scenario_(network->scenario()), random_(seed ^ 0x5eed) {
     for (int i = 0; i < 2; ++i) {
-      knobs_.wires[i].clock = [this] { return now_; };
-      hosts_[i] = std::make_unique<Host>(verbs, knobs_.wires[i], &now_);
+      auto opened = network_.open(i, &now_);
+      require(opened.ok(), "open: " + opened.status().message());
+      hosts_[i] = std::make_unique<Host>(std::move(*opened), scenario_.shares_datagrams, &now_);
     }
-    // What a set-up would wait for is not what this is about.
-    const double losses[] = {control_->loss, control_->fail};
-    control_->fail = 0;
+    network_.begin(Phase::kConnecting);
     for (int i = 0; i < 2; ++i) {
       const auto peer = hosts_[i]->wire->add_peer(hosts_[1 - i]->wire->address(), 0);
       require(peer.ok(), "add_peer: " + peer.status().message());
@@ -257,8 +216,7 @@ class World {
       return hosts_[0]->wire->reach(hosts_[0]->peer).is_known &&
              hosts_[1]->wire->reach(hosts_[1]->peer).is_known;
     });
-    control_->loss = losses[0];
-    control_->fail = losses[1];
+    network_.begin(Phase::kFaults);
     for (std::uint32_t i = 0; i < 2; ++i) {
       ConnectionOptions options;
       options.local_id = options.remote_id = 1;
@@ -268,7 +226,7 @@ class World {
       options.wire = hosts_[i]->wire->capabilities();
       options.wire.chunk_bytes =
           std::min(options.wire.chunk_bytes, hosts_[1 - i]->wire->capabilities().chunk_bytes);
-      options.controller = knobs_.controller;
+      options.controller = scenario_.controller;
       options.loss.give_up_ns = 60'000'000'000;
       hosts_[i]->connect(options);
     }
@@ -279,14 +237,16 @@ class World {
     const TimeNs faults_end_ns = now_ + kFaultsNs;
     const TimeNs cut_ns = now_ + kFaultsNs / 4;
     while (now_ < faults_end_ns && !is_done()) {
-      control_->is_cut = knobs_.is_cut && now_ > cut_ns && now_ < 2 * cut_ns;
+      network_.cut(scenario_.is_cut && now_ > cut_ns && now_ < 2 * cut_ns);
       step();
     }
-    control_->loss = control_->duplicate = control_->hold = control_->fail = 0;
-    control_->is_cut = false;
+    network_.begin(Phase::kHealed);
+    network_.cut(false);
     const TimeNs end_ns = now_ + kLivenessNs;
     while (!is_done()) {
-      require(now_ < end_ns, "liveness: " + open());
+      if (now_ >= end_ns) {
+        throw Violation("liveness: " + open());
+      }
       step();
     }
     // What is still on its way may touch nothing any more.
@@ -294,6 +254,8 @@ class World {
       step();
     }
     check_memory();
+    check_counters();
+    wait("frames that come back", [&] { return network_.is_settled(); });
     end();
     return hash_;
   }
@@ -305,35 +267,46 @@ class World {
   void wait(const char* what, Done done) {
     const TimeNs end_ns = now_ + kLivenessNs;
     while (!done()) {
-      require(now_ < end_ns, std::string("liveness: ") + what);
+      if (now_ >= end_ns) {
+        throw Violation(std::string("liveness: ") + what);
+      }
       step();
     }
   }
 
   void post() {
+    begin_ns_ = now_;
     for (int i = 0; i < 2; ++i) {
-      messages_[i].resize(knobs_.messages);
+      messages_[i].resize(scenario_.messages);
       for (std::size_t n = 0; n < messages_[i].size(); ++n) {
         Message& it = messages_[i][n];
-        it.bytes = random_.below(static_cast<std::uint32_t>(knobs_.bytes_max) + 1);
+        it.bytes = random_.below(static_cast<std::uint32_t>(scenario_.bytes_max) + 1);
         it.sent.resize(it.bytes + 1);
         for (std::byte& byte : it.sent) {
           byte = static_cast<std::byte>(random_.next());
         }
         it.memory.assign(it.bytes + 17 + 2 * kGuardBytes, kGuard);
-        if (knobs_.registers[i]) {
+        if (scenario_.registers[i]) {
           require(hosts_[i]->wire->register_memory(it.sent).ok(), "register_memory");
         }
-        if (knobs_.registers[1 - i]) {
+        if (scenario_.registers[1 - i]) {
           require(hosts_[1 - i]->wire->register_memory(it.memory).ok(), "register_memory");
         }
-        SendRequest send;
-        send.data = it.sent.data();
-        send.bytes = it.bytes;
-        send.context = n;
-        require(hosts_[i]->endpoint().post_send(now_, hosts_[i]->connection, send).ok(),
-                "post_send");
       }
+      post_sends(i);
+    }
+  }
+
+  /// Those whose time has come.
+  void post_sends(int i) {
+    for (; posted_[i] < messages_[i].size() && now_ >= begin_ns_ + posted_[i] * scenario_.gap_ns;
+         ++posted_[i]) {
+      SendRequest send;
+      send.data = messages_[i][posted_[i]].sent.data();
+      send.bytes = messages_[i][posted_[i]].bytes;
+      send.context = posted_[i];
+      require(hosts_[i]->endpoint().post_send(now_, hosts_[i]->connection, send).ok(), "post_send");
+      hosts_[i]->wake();
     }
   }
 
@@ -360,6 +333,7 @@ class World {
         return;
       }
       it.is_posted = true;
+      host.wake();
     }
   }
 
@@ -389,7 +363,7 @@ class World {
         hosts_[i]->drop_blocked(it.sent);
         if (!hosts_[i]->reads(it.sent)) {
           it.send_ended = true;
-          if (knobs_.registers[i]) {
+          if (scenario_.registers[i]) {
             hosts_[i]->wire->deregister_memory(it.sent);
           }
         }
@@ -397,9 +371,10 @@ class World {
       if (it.receive_done && !it.receive_ended &&
           (it.window == 0 || hosts_[1 - i]->wire->has_closed(it.window))) {
         it.receive_ended = true;
-        for (std::size_t at = 0; at < it.bytes; ++at) {
-          require(it.place()[at] == it.sent[at], "delivery: byte " + std::to_string(at) + " of " +
-                                                     std::to_string(it.bytes) + " is wrong");
+        const auto wrong = std::mismatch(it.sent.begin(), it.sent.end() - 1, it.place().begin());
+        if (wrong.first != it.sent.end() - 1) {
+          throw Violation("delivery: byte " + std::to_string(wrong.first - it.sent.begin()) +
+                          " of " + std::to_string(it.bytes) + " is wrong");
         }
         check_guards(it);
         std::fill(it.memory.begin(), it.memory.end(), kGivenBack);
@@ -425,11 +400,30 @@ class World {
     }
   }
 
+  /// A wire hands on what was sent, or nothing.
+  void check_counters() {
+    for (const auto& host : hosts_) {
+      const EndpointCounters& all = host->endpoint().counters();
+      const ConnectionCounters& its = *host->endpoint().counters(host->connection);
+      require(all.malformed_dropped == 0 && all.strays_dropped == 0 && its.malformed_dropped == 0 &&
+                  its.forgeries_dropped == 0,
+              "delivery: a packet had a wrong header");
+    }
+  }
+
   void step() {
     now_ += kStepNs;
+    network_.step(now_);
     for (int i = 0; i < 2; ++i) {
+      post_sends(i);
       post_receives(1 - i);
-      hosts_[i]->turn();
+      const bool is_awake = hosts_[i]->is_awake() || network_.is_readable(i);
+      require(is_awake || !network_.waits(i) ||
+                  hosts_[i]->wire->next_deadline() <= now_ + kPendingNsMax,
+              "a wire sleeps though it has something to do");
+      if (is_awake && network_.may_run(i)) {
+        hosts_[i]->turn();
+      }
       take_events(i);
     }
     for (int i = 0; i < 2; ++i) {
@@ -464,66 +458,56 @@ class World {
   void end() {
     for (int i = 0; i < 2; ++i) {
       for (Message& it : messages_[i]) {
-        if (knobs_.registers[1 - i]) {
+        if (scenario_.registers[1 - i]) {
           hosts_[1 - i]->wire->deregister_memory(it.memory);
         }
       }
       if (is_verbose) {
-        std::printf("end %d: %llu packets%s\n", i,
+        std::printf("end %d: %llu packets%s%s\n", i,
                     static_cast<unsigned long long>(hosts_[i]->packets),
-                    hosts_[i]->wire->report().c_str());
+                    hosts_[i]->wire->report().c_str(), network_.report(i).c_str());
       }
     }
   }
 
-  FakeVerbsControl* control_;
-  Knobs knobs_;
+  WireNetwork& network_;
+  const Scenario& scenario_;
   Random random_;
   TimeNs now_ = 1'000'000;
+  TimeNs begin_ns_ = 0;
   std::vector<Message> messages_[2];  ///< By sender.
+  std::size_t posted_[2] = {};        ///< Sends of them.
   std::unique_ptr<Host> hosts_[2];
   std::uint64_t hash_ = 0;
 };
 
-struct Fake {
-  Functions verbs;
-  FakeVerbsControl* control = nullptr;
-  void (*seed)(std::uint64_t) = nullptr;
-};
+using MakeNetwork = std::unique_ptr<WireNetwork> (*)(std::uint64_t seed);
 
-bool load(Fake* fake) {
-  const auto functions = tutti::wire::verbs::load_library(TUTTI_FAKE_VERBS);
-  const auto library = tutti::DynamicLibrary::open(TUTTI_FAKE_VERBS);
-  FakeVerbsControl* (*get)() = nullptr;
-  if (!functions.ok() || !library.ok() || !library->resolve("fake_verbs_control", &get) ||
-      !library->resolve("fake_verbs_seed", &fake->seed)) {
-    return false;
-  }
-  fake->verbs = *functions;
-  fake->control = get();
-  return true;
-}
-
-std::uint64_t run_once(const Fake& fake, std::uint64_t seed, std::uint64_t* packets) {
-  fake.seed(seed);
-  World world(fake.verbs, fake.control, seed, draw(seed));
+std::uint64_t run_once(WireNetwork* network, std::uint64_t seed, std::uint64_t* packets) {
+  World world(network, seed);
   const std::uint64_t hash = world.run();
   *packets += world.packets();
   return hash;
 }
 
-bool run(const Fake& fake, std::uint64_t seed, bool is_twice, std::uint64_t* packets) {
+bool run(MakeNetwork make, std::uint64_t seed, bool is_twice, std::uint64_t* packets) {
   std::snprintf(current_seed, sizeof current_seed, "seed %llu",
                 static_cast<unsigned long long>(seed));
   alarm(kSecondsOfOneSeed);
-  if (is_verbose) {
-    std::printf("%s", describe(draw(seed)).c_str());
-  }
+  std::string description;
   try {
-    const std::uint64_t hash = run_once(fake, seed, packets);
-    require(!is_twice || run_once(fake, seed, packets) == hash, "determinism: two runs differ");
-  } catch (const Violation& violation) {
-    std::printf("%s%s: %s\n", describe(draw(seed)).c_str(), current_seed, violation.what.c_str());
+    std::uint64_t hashes[2] = {};
+    for (int i = 0; i < (is_twice ? 2 : 1); ++i) {
+      const std::unique_ptr<WireNetwork> network = make(seed);
+      description = network->description();
+      if (is_verbose) {
+        std::printf("%s\n", description.c_str());
+      }
+      hashes[i] = run_once(network.get(), seed, packets);
+    }
+    require(!is_twice || hashes[0] == hashes[1], "determinism: two runs differ");
+  } catch (const std::exception& violation) {
+    std::printf("%s\n%s: %s\n", description.c_str(), current_seed, violation.what());
     std::fflush(stdout);
     return false;
   }
@@ -547,6 +531,7 @@ int main(int argc, char** argv) {
   bool is_twice = false;
   bool keeps_going = false;
   bool is_valid = true;
+  MakeNetwork make = tutti::testing::make_verbs_network;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const bool has_value = i + 1 < argc;
@@ -557,6 +542,10 @@ int main(int argc, char** argv) {
     } else if (name == "--seed" && has_value) {
       first = std::strtoull(argv[++i], nullptr, 10);
       count = 1;
+    } else if (name == "--wire" && has_value) {
+      const std::string wire = argv[++i];
+      is_valid = is_valid && (wire == "verbs" || wire == "xdp");
+      make = wire == "xdp" ? tutti::testing::make_xdp_network : tutti::testing::make_verbs_network;
     } else if (name == "--twice") {
       is_twice = true;
     } else if (name == "--keep-going") {
@@ -569,12 +558,11 @@ int main(int argc, char** argv) {
   }
   if (!is_valid || count == 0) {
     std::fprintf(stderr,
-                 "usage: wire_simulation --seeds N [--first F] | --seed S [--verbose], with "
-                 "--twice, --keep-going\n");
+                 "usage: wire_simulation [--wire verbs|xdp] --seeds N [--first F] | --seed S "
+                 "[--verbose], with --twice, --keep-going\n");
     return 2;
   }
-  Fake fake;
-  if (!load(&fake)) {
+  if (make(first) == nullptr) {
     std::fprintf(stderr, "wire_simulation: %s cannot be loaded\n", TUTTI_FAKE_VERBS);
     return 2;
   }
@@ -583,7 +571,7 @@ int main(int argc, char** argv) {
   std::uint64_t failures = 0;
   std::uint64_t packets = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    if (!run(fake, seed, is_twice, &packets)) {
+    if (!run(make, seed, is_twice, &packets)) {
       ++failures;
       if (!keeps_going) {
         return 1;

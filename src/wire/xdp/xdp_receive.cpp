@@ -4,14 +4,10 @@
 // The receiving part of XdpWire. The fragments of a packet mostly lie in the ring one after the
 // other: then its payload is copied once, to its place. Those of which only the first have come
 // wait a little for the rest; the others go through Assembly.
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "wire/udp/udp_socket.hpp"
 #include "wire/xdp/xdp_wire.hpp"
 
@@ -35,7 +31,7 @@ std::uint64_t name_of(const UdpEnd& end) { return std::uint64_t{end.address} << 
 }  // namespace
 
 std::size_t XdpWire::receive(Arrivals& arrivals, std::size_t packets_max) {
-  const TimeNs now = monotonic_ns();
+  const TimeNs now = options_.clock();
   std::size_t packets = 0;
   bool is_drained = false;
   // In turn, so that neither waits for the other.
@@ -212,33 +208,19 @@ void XdpWire::deliver_content(Arrivals& arrivals, const Prefix& prefix,
 std::size_t XdpWire::receive_by_kernel(Arrivals& arrivals, std::size_t packets_max, TimeNs now) {
   std::size_t packets = 0;
   while (packets < packets_max) {
-    sockaddr_in source{};
-    iovec part = {staging_.data(), staging_.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    msghdr message{};
-    message.msg_name = &source;
-    message.msg_namelen = sizeof source;
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
     ++counters_.calls_received;
-    const ssize_t bytes = recvmsg(kernel_.get(), &message, MSG_DONTWAIT | MSG_TRUNC);
-    if (bytes < 0) {
+    Datagram datagram;
+    if (!stack_->receive(staging_, datagram)) {
       break;
     }
     ++kernel_received_;
     kernel_used_ns_ = now;
     ++counters_.datagrams_received;
     Piece it;
-    it.source = name_of({source.sin_addr.s_addr, source.sin_port});
-    it.payload = std::span<const std::byte>(staging_).first(
-        std::min<std::size_t>(static_cast<std::size_t>(bytes), staging_.size()));
+    it.source = name_of(datagram.source);
+    it.payload = datagram.payload;
     it.is_fragment = decode(it.payload, it.prefix);
-    if (const cmsghdr* const head = CMSG_FIRSTHDR(&message);
-        head != nullptr && head->cmsg_level == IPPROTO_IP && head->cmsg_type == IP_TOS) {
-      it.ecn = (*CMSG_DATA(head) & udp::kEcnMask) == udp::kEcnMask;
-    }
+    it.ecn = (datagram.tos & udp::kEcnMask) == udp::kEcnMask;
     packets += deliver_piece(arrivals, it, now) ? 1 : 0;
   }
   if (packets > 0) {

@@ -3,14 +3,12 @@
 //
 // The sending part of XdpWire: packets cut into frames, and by which way they leave.
 #include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "base/random.hpp"
 #include "wire/udp/udp_socket.hpp"
 #include "wire/xdp/xdp_wire.hpp"
@@ -31,14 +29,6 @@ constexpr TimeNs kUnknownLookNs = 1'000'000;  ///< After the first look that fou
 constexpr TimeNs kKickNs = 50'000;            ///< Until the kernel is asked to go on.
 constexpr TimeNs kFailedKickNs = 5'000'000;   ///< Same, after an error.
 
-sockaddr_in socket_address_of(const UdpEnd& end) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = end.address;
-  address.sin_port = end.port;
-  return address;
-}
-
 std::byte* append(std::byte* out, const void* data, std::size_t bytes) {
   return std::copy_n(static_cast<const std::byte*>(data), bytes, out);
 }
@@ -51,7 +41,7 @@ XdpWire::Peer* XdpWire::find(std::uint64_t peer) {
 
 /// What the kernel knows of the way to it now.
 void XdpWire::look(Peer& to, TimeNs now) {
-  const NextHop hop = netlink_.next_hop(xsk_options_.interface, end_.address, to.end.address);
+  const NextHop hop = stack_->next_hop(to.end.address);
   to.kind = hop.kind;
   to.mac.reset();
   to.look_ns = now + kLookNs;
@@ -66,7 +56,7 @@ void XdpWire::look(Peer& to, TimeNs now) {
     }
     return;
   }
-  if (const auto neighbour = netlink_.neighbour(xsk_options_.interface, hop.address)) {
+  if (const auto neighbour = stack_->neighbour(hop.address)) {
     to.mac = neighbour->mac;
     to.probes_neighbour = neighbour->is_stale;
     to.unknown_ns = 0;
@@ -78,7 +68,7 @@ void XdpWire::look(Peer& to, TimeNs now) {
 
 /// Whether the next packet does; else it leaves by the UDP socket.
 bool XdpWire::leaves_by_xdp(Peer& to) {
-  const TimeNs now = monotonic_ns();
+  const TimeNs now = options_.clock();
   if (now >= to.look_ns) {
     look(to, now);
   }
@@ -102,29 +92,9 @@ bool XdpWire::send_datagram(Peer& to, PathId path, std::uint64_t frame,
     ++counters_.datagrams_sent;
     return true;
   }
-  const sockaddr_in address = socket_address_of(to.end);
-  const auto* const at = reinterpret_cast<const sockaddr*>(&address);
   counters_.calls_sent += 2;
-  // MSG_MORE makes the kernel compute the checksum while it copies; the empty call sends. In one
-  // call it leaves the checksum to the device, and a virtual device hands the packet on without:
-  // the receiver's AF_XDP socket would take it for a wrong one.
-  iovec part = {const_cast<std::byte*>(payload.data()), payload.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof tos)] = {};
-  msghdr message{};
-  message.msg_name = const_cast<sockaddr*>(at);
-  message.msg_namelen = sizeof address;
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = IPPROTO_IP;
-  head->cmsg_type = IP_TOS;
-  head->cmsg_len = CMSG_LEN(sizeof tos);
-  std::memcpy(CMSG_DATA(head), &tos, sizeof tos);
-  if (sendmsg(kernel_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE) < 0 ||
-      sendto(kernel_.get(), nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, at, sizeof address) < 0) {
-    if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) {
+  if (const int error = stack_->send(to.end, tos, payload); error != 0) {
+    if (error == EAGAIN || error == ENOBUFS || error == EINTR) {
       return false;
     }
     ++counters_.refused;
@@ -143,7 +113,7 @@ void XdpWire::kick() {
               "the interface up again");
   }
   const TimeNs pause_ns = xsk_->send_error() == 0 ? kKickNs : kFailedKickNs;
-  kick_due_ns_ = xsk_->has_unsent() ? monotonic_ns() + pause_ns : transport::kNever;
+  kick_due_ns_ = xsk_->has_unsent() ? options_.clock() + pause_ns : transport::kNever;
 }
 
 bool XdpWire::send(const Transmission& sent) {

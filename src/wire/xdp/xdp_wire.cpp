@@ -55,33 +55,62 @@ XdpWire::XdpWire(const XdpOptions& options)
     : options_(options),
       staging_(udp::kContentBytesMax + 1),
       kernel_staging_(udp::kContentBytesMax + 1),
-      assembly_(kOpenPackets) {}
+      assembly_(kOpenPackets) {
+  if (!options_.clock) {
+    options_.clock = monotonic_ns;
+  }
+}
 
-Result<std::unique_ptr<XdpWire>> XdpWire::open(const XdpOptions& options) {
-  if (options.paths == 0 || options.paths > 1024) {
+Status XdpWire::check_options() const {
+  if (options_.paths == 0 || options_.paths > 1024) {
     return Status(ErrorCode::kInvalidArgument, "xdp wire: paths must be 1 to 1024");
   }
-  if (options.mtu_bytes < 576) {
+  if (options_.mtu_bytes < 576) {
     return Status(ErrorCode::kInvalidArgument, "xdp wire: the interface's MTU is " +
-                                                   std::to_string(options.mtu_bytes) +
+                                                   std::to_string(options_.mtu_bytes) +
                                                    " bytes; it must be at least 576");
   }
-  if (options.local.storage.ss_family != AF_INET) {
+  if (options_.local.storage.ss_family != AF_INET) {
     return Status(ErrorCode::kUnsupported,
-                  "xdp wire: " + options.interface +
+                  "xdp wire: " + options_.interface +
                       ": only IPv4 is supported; NCCL_SOCKET_FAMILY=AF_INET, or "
                       "TUTTI_NET_WIRE=udp");
   }
+  return {};
+}
+
+void XdpWire::number_from(std::uint64_t packet, std::uint64_t token) {
+  next_packet_ = packet;
+  first_port_ =
+      static_cast<std::uint16_t>(kFirstPort + token % (kPortsEnd - kFirstPort - options_.paths));
+}
+
+Result<std::unique_ptr<XdpWire>> XdpWire::open(const XdpOptions& options) {
   std::unique_ptr<XdpWire> wire(new XdpWire(options));
+  TUTTI_RETURN_IF_ERROR(wire->check_options());
   // From a random one on: a process that is started again may get the ports of the one before.
-  TUTTI_RETURN_IF_ERROR(system_random(&wire->next_packet_, sizeof wire->next_packet_));
-  std::uint64_t token = 0;
-  TUTTI_RETURN_IF_ERROR(system_random(&token, sizeof token));
-  wire->first_port_ =
-      static_cast<std::uint16_t>(kFirstPort + token % (kPortsEnd - kFirstPort - options.paths));
+  std::uint64_t random[2] = {};
+  TUTTI_RETURN_IF_ERROR(system_random(random, sizeof random));
+  wire->number_from(random[0], random[1]);
   TUTTI_RETURN_IF_ERROR(wire->open_kernel_socket());
   TUTTI_RETURN_IF_ERROR(wire->open_xdp_socket());
   TUTTI_RETURN_IF_ERROR(wire->open_epoll());
+  wire->begin_probing(random[1]);
+  return wire;
+}
+
+Result<std::unique_ptr<XdpWire>> XdpWire::open(const XdpOptions& options, XdpKernel kernel) {
+  std::unique_ptr<XdpWire> wire(new XdpWire(options));
+  TUTTI_RETURN_IF_ERROR(wire->check_options());
+  const std::uint64_t token = mix64(kernel.random);
+  wire->number_from(kernel.random, token);
+  wire->end_ = kernel.end;
+  wire->mac_ = kernel.mac;
+  wire->stack_ = std::move(kernel.stack);
+  wire->choose_frames();
+  wire->xsk_options_.receive_frames = kernel.receive_frames;
+  wire->xsk_options_.send_frames = kernel.send_frames;
+  wire->xsk_ = std::make_unique<Xsk>(kernel.open_xsk(wire->xsk_options_), wire->xsk_options_);
   wire->begin_probing(token);
   return wire;
 }
@@ -129,10 +158,12 @@ Status XdpWire::open_kernel_socket() {
     return Status(ErrorCode::kUnavailable,
                   "xdp wire: no interface '" + options_.interface + "': " + errno_text());
   }
+  stack_ = std::make_unique<SystemStack>(kernel_.get(), xsk_options_.interface, end_.address);
   return {};
 }
 
-Status XdpWire::open_xdp_socket() {
+/// Sizes of frames and datagrams. UDP payload of the longest datagram that the interface takes.
+std::size_t XdpWire::choose_frames() {
   const auto wanted = static_cast<std::size_t>(options_.mtu_bytes) - udp::kIpv4Bytes;
   const auto room = [](std::size_t frame_bytes) {
     return frame_bytes - kHeadroomBytes - kHeadBytes;
@@ -140,6 +171,11 @@ Status XdpWire::open_xdp_socket() {
   xsk_options_.frame_bytes = wanted <= room(2048) ? 2048 : 4096;
   fragment_bytes_ = std::min(wanted, room(xsk_options_.frame_bytes));
   xsk_options_.end = end_;
+  return wanted;
+}
+
+Status XdpWire::open_xdp_socket() {
+  const std::size_t wanted = choose_frames();
   xsk_options_.mode = options_.mode;
   xsk_options_.receive_frames = static_cast<std::uint32_t>(std::bit_floor(std::clamp<Bytes>(
       options_.buffer_bytes / xsk_options_.frame_bytes, kReceiveFramesMin, kFramesMax)));
@@ -245,7 +281,7 @@ Result<std::uint64_t> XdpWire::add_peer(const WireAddress& address, std::uint8_t
   peer.traffic_class = traffic_class;
   peer.fragment_bytes = std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_);
   peer.users = 1;
-  look(peer, monotonic_ns());
+  look(peer, options_.clock());
   probes_.begin(at, address, peer.fragment_bytes, peer.kind == NextHop::Kind::kLocal);
   return at;
 }

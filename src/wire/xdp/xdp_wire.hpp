@@ -25,6 +25,7 @@
 #include "wire/udp/peer_probes.hpp"
 #include "wire/udp/socket_address.hpp"
 #include "wire/wire.hpp"
+#include "wire/xdp/kernel_stack.hpp"
 #include "wire/xdp/netlink.hpp"
 #include "wire/xdp/packet.hpp"
 #include "wire/xdp/xdp_program.hpp"
@@ -45,8 +46,20 @@ struct XdpOptions {
   AttachMode mode = AttachMode::kAny;
   /// Where tutti-xdp-helper listens, who is asked if this process may not. Empty: nobody.
   std::string helper;
+  std::function<transport::TimeNs()> clock;  ///< Null: the system's.
   /// As udp::UdpOptions::on_fallback.
   std::function<void(const std::string& what, const std::string& remedy)> on_fallback;
+};
+
+/// What a wire has of the kernel. Tests give one that runs in virtual time.
+struct XdpKernel {
+  UdpEnd end;  ///< Of the UDP socket.
+  MacAddress mac{};
+  std::unique_ptr<KernelStack> stack;
+  std::function<std::unique_ptr<XskKernel>(const XskOptions&)> open_xsk;
+  std::uint32_t receive_frames = 256;  ///< As XskOptions has them.
+  std::uint32_t send_frames = 256;
+  std::uint64_t random = 0;  ///< What ports, packets and probes are numbered from.
 };
 
 class XdpWire : public Wire {
@@ -54,6 +67,8 @@ class XdpWire : public Wire {
   /// Errors: neither this process nor a helper may open AF_XDP sockets, or the interface has no
   /// free queue, has an XDP program of somebody else, or is not one of Ethernet with IPv4.
   static Result<std::unique_ptr<XdpWire>> open(const XdpOptions& options);
+  /// Over that kernel. There is no descriptor to sleep on.
+  static Result<std::unique_ptr<XdpWire>> open(const XdpOptions& options, XdpKernel kernel);
   XdpWire(const XdpWire&) = delete;
   XdpWire& operator=(const XdpWire&) = delete;
 
@@ -112,6 +127,9 @@ class XdpWire : public Wire {
   };
 
   explicit XdpWire(const XdpOptions& options);
+  Status check_options() const;
+  void number_from(std::uint64_t packet, std::uint64_t token);
+  std::size_t choose_frames();
   Status open_kernel_socket();
   Status open_xdp_socket();
   Status open_epoll();
@@ -151,12 +169,12 @@ class XdpWire : public Wire {
   MacAddress mac_{};
   UdpEnd end_;
   std::uint16_t first_port_ = 0;  ///< Of path 0, in host byte order; others follow.
-  Descriptor kernel_;             ///< The UDP socket.
-  XdpProgram program_;            ///< Or the helper has it:
-  Descriptor helper_;             ///< connected as long as we need it.
+  Descriptor kernel_;             ///< The UDP socket, which this uses:
+  std::unique_ptr<KernelStack> stack_;
+  XdpProgram program_;  ///< Or the helper has it:
+  Descriptor helper_;   ///< connected as long as we need it.
   std::unique_ptr<Xsk> xsk_;
   Descriptor epoll_;
-  Netlink netlink_;
   std::vector<Peer> peers_;
   std::uint64_t next_packet_ = 0;
   udp::PeerProbes probes_{{}};

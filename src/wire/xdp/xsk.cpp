@@ -148,6 +148,94 @@ Status bind_to_queue(const XskOptions& options, void* memory, XskParts* parts) {
   }
 }
 
+/// The system's kernel: a socket whose memory and rings are mapped here.
+class MappedXsk : public XskKernel {
+ public:
+  MappedXsk(int socket, bool is_zero_copy) : socket_(socket), is_zero_copy_(is_zero_copy) {}
+  ~MappedXsk() override {
+    for (const std::span<std::byte>& it : mappings_) {
+      munmap(it.data(), it.size());
+    }
+  }
+  MappedXsk(const MappedXsk&) = delete;
+  MappedXsk& operator=(const MappedXsk&) = delete;
+
+  Status map(int memory, const XskOptions& options);
+  // What fails here fails in wake_send(), too, whose caller tells.
+  void wake_receive() override {
+    (void)recvfrom(socket_, nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
+  }
+  int wake_send() override {
+    return sendto(socket_, nullptr, 0, MSG_DONTWAIT, nullptr, 0) == 0 ? 0 : errno;
+  }
+  std::uint64_t dropped() const override;
+
+ private:
+  std::byte* map_bytes(int descriptor, std::size_t bytes, std::uint64_t offset);
+  Status map_ring(XskRing& ring, std::uint64_t page_offset, const xdp_ring_offset& offsets,
+                  std::uint32_t count, std::size_t entry_bytes);
+
+  int socket_;
+  bool is_zero_copy_;
+  std::vector<std::span<std::byte>> mappings_;
+};
+
+/// Null: that failed.
+std::byte* MappedXsk::map_bytes(int descriptor, std::size_t bytes, std::uint64_t offset) {
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                        descriptor, static_cast<off_t>(offset));
+  if (at == MAP_FAILED) {
+    return nullptr;
+  }
+  return mappings_.emplace_back(static_cast<std::byte*>(at), bytes).data();
+}
+
+Status MappedXsk::map(int memory, const XskOptions& options) {
+  memory_.frames = map_bytes(memory, options.memory_bytes(), 0);
+  if (memory_.frames == nullptr) {
+    return xsk_failed("frames cannot be mapped");
+  }
+  xdp_mmap_offsets offsets{};
+  socklen_t bytes = sizeof offsets;
+  if (getsockopt(socket_, kSolXdp, XDP_MMAP_OFFSETS, &offsets, &bytes) != 0 ||
+      bytes != sizeof offsets) {
+    return xsk_failed("the rings of the socket are unknown (Linux 5.9 or later is needed)");
+  }
+  TUTTI_RETURN_IF_ERROR(map_ring(memory_.receive, XDP_PGOFF_RX_RING, offsets.rx,
+                                 options.receive_ring(), sizeof(xdp_desc)));
+  TUTTI_RETURN_IF_ERROR(map_ring(memory_.fill, XDP_UMEM_PGOFF_FILL_RING, offsets.fr,
+                                 options.receive_frames, sizeof(std::uint64_t)));
+  TUTTI_RETURN_IF_ERROR(
+      map_ring(memory_.send, XDP_PGOFF_TX_RING, offsets.tx, options.send_frames, sizeof(xdp_desc)));
+  return map_ring(memory_.completed, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr,
+                  options.send_frames, sizeof(std::uint64_t));
+}
+
+Status MappedXsk::map_ring(XskRing& ring, std::uint64_t page_offset, const xdp_ring_offset& offsets,
+                           std::uint32_t count, std::size_t entry_bytes) {
+  std::byte* const base = map_bytes(socket_, offsets.desc + count * entry_bytes, page_offset);
+  if (base == nullptr) {
+    return xsk_failed("a ring of the socket cannot be mapped");
+  }
+  ring = {.producer = reinterpret_cast<std::uint32_t*>(base + offsets.producer),
+          .consumer = reinterpret_cast<std::uint32_t*>(base + offsets.consumer),
+          .flags = reinterpret_cast<std::uint32_t*>(base + offsets.flags),
+          .entries = base + offsets.desc,
+          .count = count};
+  return {};
+}
+
+std::uint64_t MappedXsk::dropped() const {
+  xdp_statistics it{};
+  socklen_t bytes = sizeof it;
+  if (getsockopt(socket_, kSolXdp, XDP_STATISTICS, &it, &bytes) != 0) {
+    return 0;
+  }
+  // In copy mode rx_dropped counts frames for which the fill ring was empty. In zero copy the
+  // driver leaves them to the NIC, and the kernel counts how often it found the ring empty.
+  return it.rx_dropped + it.rx_ring_full + (is_zero_copy_ ? it.rx_fill_ring_empty_descs : 0);
+}
+
 }  // namespace
 
 Result<XskParts> open_xsk(const XskOptions& options, XdpProgram* program) {
@@ -178,72 +266,28 @@ Result<XskParts> open_xsk(const XskOptions& options, XdpProgram* program) {
 }
 
 Result<std::unique_ptr<Xsk>> Xsk::open(XskParts parts, const XskOptions& options) {
-  std::unique_ptr<Xsk> self(new Xsk);
+  auto kernel = std::make_unique<MappedXsk>(parts.socket.get(), parts.is_zero_copy);
+  TUTTI_RETURN_IF_ERROR(kernel->map(parts.memory.get(), options));
+  auto self = std::make_unique<Xsk>(std::move(kernel), options);
   self->parts_ = std::move(parts);
-  TUTTI_RETURN_IF_ERROR(self->map(options));
-  for (std::uint32_t i = 0; i < options.receive_frames; ++i) {
-    self->release(std::uint64_t{i} * options.frame_bytes);
-  }
-  self->flush();
-  for (std::uint32_t i = 0; i < options.send_frames; ++i) {
-    self->free_.push_back((std::uint64_t{options.receive_frames} + i) * options.frame_bytes);
-  }
   return self;
 }
 
-Xsk::~Xsk() {
-  for (const Ring* ring : {&receive_, &fill_, &send_, &completed_}) {
-    if (ring->mapping != nullptr) {
-      munmap(ring->mapping, ring->mapping_bytes);
-    }
+Xsk::Xsk(std::unique_ptr<XskKernel> kernel, const XskOptions& options)
+    : kernel_(std::move(kernel)),
+      frames_(kernel_->memory().frames),
+      frame_mask_(options.frame_bytes - 1),
+      receive_(kernel_->memory().receive),
+      fill_(kernel_->memory().fill),
+      send_(kernel_->memory().send),
+      completed_(kernel_->memory().completed) {
+  for (std::uint32_t i = 0; i < options.receive_frames; ++i) {
+    release(std::uint64_t{i} * options.frame_bytes);
   }
-  if (memory_ != nullptr) {
-    munmap(memory_, memory_bytes_);
+  flush();
+  for (std::uint32_t i = 0; i < options.send_frames; ++i) {
+    free_.push_back((std::uint64_t{options.receive_frames} + i) * options.frame_bytes);
   }
-}
-
-Status Xsk::map(const XskOptions& options) {
-  void* const memory = mmap(nullptr, options.memory_bytes(), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_POPULATE, parts_.memory.get(), 0);
-  if (memory == MAP_FAILED) {
-    return xsk_failed("frames cannot be mapped");
-  }
-  memory_ = static_cast<std::byte*>(memory);
-  memory_bytes_ = options.memory_bytes();
-  frame_mask_ = options.frame_bytes - 1;
-  xdp_mmap_offsets offsets{};
-  socklen_t bytes = sizeof offsets;
-  if (getsockopt(parts_.socket.get(), kSolXdp, XDP_MMAP_OFFSETS, &offsets, &bytes) != 0 ||
-      bytes != sizeof offsets) {
-    return xsk_failed("the rings of the socket are unknown (Linux 5.9 or later is needed)");
-  }
-  TUTTI_RETURN_IF_ERROR(
-      map_ring(receive_, XDP_PGOFF_RX_RING, offsets.rx, options.receive_ring(), sizeof(xdp_desc)));
-  TUTTI_RETURN_IF_ERROR(map_ring(fill_, XDP_UMEM_PGOFF_FILL_RING, offsets.fr,
-                                 options.receive_frames, sizeof(std::uint64_t)));
-  TUTTI_RETURN_IF_ERROR(
-      map_ring(send_, XDP_PGOFF_TX_RING, offsets.tx, options.send_frames, sizeof(xdp_desc)));
-  return map_ring(completed_, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, options.send_frames,
-                  sizeof(std::uint64_t));
-}
-
-Status Xsk::map_ring(Ring& ring, std::uint64_t page_offset, const xdp_ring_offset& offsets,
-                     std::uint32_t count, std::size_t entry_bytes) {
-  const std::size_t bytes = offsets.desc + count * entry_bytes;
-  void* const mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                             parts_.socket.get(), static_cast<off_t>(page_offset));
-  if (mapping == MAP_FAILED) {
-    return xsk_failed("a ring of the socket cannot be mapped");
-  }
-  auto* const base = static_cast<std::byte*>(mapping);
-  ring.producer = reinterpret_cast<std::uint32_t*>(base + offsets.producer);
-  ring.consumer = reinterpret_cast<std::uint32_t*>(base + offsets.consumer);
-  ring.flags = reinterpret_cast<std::uint32_t*>(base + offsets.flags);
-  ring.entries = base + offsets.desc;
-  ring.mask = count - 1;
-  ring.mapping = mapping;
-  ring.mapping_bytes = bytes;
-  return {};
 }
 
 std::size_t Xsk::receive(std::span<xdp_desc> out) {
@@ -273,8 +317,7 @@ void Xsk::flush(bool is_drained) {
     return;
   }
   if ((look(fill_.flags) & XDP_RING_NEED_WAKEUP) != 0) {
-    // What fails here fails in kick(), too, which tells.
-    (void)recvfrom(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
+    kernel_->wake_receive();
   }
 }
 
@@ -312,9 +355,9 @@ std::size_t Xsk::kick() {
   for (std::uint32_t before = look(send_.consumer);
        before != send_.mine && (look(send_.flags) & XDP_RING_NEED_WAKEUP) != 0;) {
     ++calls;
-    const bool is_full = sendto(parts_.socket.get(), nullptr, 0, MSG_DONTWAIT, nullptr, 0) == 0 ||
-                         errno == EAGAIN || errno == EBUSY || errno == ENOBUFS || errno == EINTR;
-    send_error_ = is_full ? 0 : errno;
+    const int error = kernel_->wake_send();
+    const bool is_full = error == EAGAIN || error == EBUSY || error == ENOBUFS || error == EINTR;
+    send_error_ = is_full ? 0 : error;
     const std::uint32_t after = load(send_.consumer);
     if (after == before) {
       break;
@@ -322,17 +365,6 @@ std::size_t Xsk::kick() {
     before = after;
   }
   return calls;
-}
-
-std::uint64_t Xsk::dropped() const {
-  xdp_statistics it{};
-  socklen_t bytes = sizeof it;
-  if (getsockopt(parts_.socket.get(), kSolXdp, XDP_STATISTICS, &it, &bytes) != 0) {
-    return 0;
-  }
-  // In copy mode rx_dropped counts frames for which the fill ring was empty. In zero copy the
-  // driver leaves them to the NIC, and the kernel counts how often it found the ring empty.
-  return it.rx_dropped + it.rx_ring_full + (parts_.is_zero_copy ? it.rx_fill_ring_empty_descs : 0);
 }
 
 bool Xsk::has_unsent() const {

@@ -61,6 +61,41 @@ struct XskParts {
   int native_error = 0;  ///< XdpProgram::native_error().
 };
 
+/// One of the four rings, in memory that the kernel shares.
+struct XskRing {
+  std::uint32_t* producer = nullptr;
+  std::uint32_t* consumer = nullptr;
+  std::uint32_t* flags = nullptr;
+  std::byte* entries = nullptr;
+  std::uint32_t count = 0;  ///< Of entries, a power of two.
+};
+
+/// Where frames and rings lie. All live as long as the kernel's side does.
+struct XskMemory {
+  std::byte* frames = nullptr;  ///< XskOptions::memory_bytes() of them.
+  XskRing receive;
+  XskRing fill;
+  XskRing send;
+  XskRing completed;
+};
+
+/// The kernel's side of a socket: memory that both share, and the calls that wake the kernel. Tests
+/// have one of their own (tests/support/fake_xsk.hpp).
+class XskKernel {
+ public:
+  virtual ~XskKernel() = default;
+  const XskMemory& memory() const { return memory_; }
+  /// Lets it look at the fill ring.
+  virtual void wake_receive() = 0;
+  /// Lets it send some of what lies in the ring. 0, or an error number.
+  virtual int wake_send() = 0;
+  /// As Xsk::dropped().
+  virtual std::uint64_t dropped() const = 0;
+
+ protected:
+  XskMemory memory_;
+};
+
 /// On the first queue that has no AF_XDP socket. `program`: is on the interface as long as that
 /// lives. Errors: the process may not, the interface has no free queue (kTimeout), or takes no
 /// program.
@@ -68,9 +103,10 @@ Result<XskParts> open_xsk(const XskOptions& options, XdpProgram* program);
 
 class Xsk {
  public:
-  /// Maps memory and rings. All frames to receive into are the kernel's then.
+  /// Maps memory and rings.
   static Result<std::unique_ptr<Xsk>> open(XskParts parts, const XskOptions& options);
-  ~Xsk();
+  /// All frames to receive into are the kernel's then.
+  Xsk(std::unique_ptr<XskKernel> kernel, const XskOptions& options);
   Xsk(const Xsk&) = delete;
   Xsk& operator=(const Xsk&) = delete;
 
@@ -80,7 +116,7 @@ class Xsk {
   /// Moves up to `out.size()` received frames there; how many. They are the caller's until
   /// release().
   std::size_t receive(std::span<xdp_desc> out);
-  std::span<const std::byte> frame(const xdp_desc& it) const { return {memory_ + it.addr, it.len}; }
+  std::span<const std::byte> frame(const xdp_desc& it) const { return {frames_ + it.addr, it.len}; }
   /// Gives frames that were received back to the kernel, which notices at flush().
   void release(std::uint64_t address);
   /// `is_drained`: receive() found nothing. The driver may then wait to be woken although this
@@ -91,7 +127,7 @@ class Xsk {
   std::size_t free_frames();
   /// One of them; there is one. It is sent by push().
   std::uint64_t take_frame();
-  std::byte* at(std::uint64_t address) { return memory_ + address; }
+  std::byte* at(std::uint64_t address) { return frames_ + address; }
   void push(std::uint64_t address, std::uint32_t bytes);
   /// Tells the kernel of what was pushed. System calls that it took.
   std::size_t kick();
@@ -101,29 +137,19 @@ class Xsk {
   bool has_unsent() const;
 
   /// Frames that came and were dropped: nobody had emptied the rings in time, or they are too long.
-  std::uint64_t dropped() const;
+  std::uint64_t dropped() const { return kernel_->dropped(); }
 
  private:
-  struct Ring {
-    std::uint32_t* producer = nullptr;
-    std::uint32_t* consumer = nullptr;
-    std::uint32_t* flags = nullptr;
-    std::byte* entries = nullptr;
+  struct Ring : XskRing {
+    explicit Ring(const XskRing& ring) : XskRing(ring), mask(ring.count - 1) {}
     std::uint32_t mask = 0;
     std::uint32_t mine = 0;  ///< Our index: of the next entry that we read or write.
-    void* mapping = nullptr;
-    std::size_t mapping_bytes = 0;
   };
 
-  Xsk() = default;
-  Status map(const XskOptions& options);
-  Status map_ring(Ring& ring, std::uint64_t page_offset, const xdp_ring_offset& offsets,
-                  std::uint32_t count, std::size_t entry_bytes);
-
   XskParts parts_;
-  std::byte* memory_ = nullptr;
-  std::size_t memory_bytes_ = 0;
-  std::uint64_t frame_mask_ = 0;
+  std::unique_ptr<XskKernel> kernel_;
+  std::byte* frames_;
+  std::uint64_t frame_mask_;
   Ring receive_;
   Ring fill_;
   Ring send_;
