@@ -107,7 +107,12 @@ TCP = "libnccl-net-tcpbaseline.so"
 TUTTI = "libnccl-net-tutti.so"
 ONE_STREAM = Way("TCP, 1 stream", TCP)
 MANY_STREAMS = Way("TCP, 16 streams", TCP, {"TCP_NET_THREADS": "1", "TCP_NET_STREAMS": "16"})
-LIBRARIES = {TUTTI: "lib", TCP: "bench/net", "nccl_net_driver": "tests/nccl_net"}
+LIBRARIES = {
+    TUTTI: "lib",
+    "libtutti.so.0": "lib",  # Where its code is.
+    TCP: "bench/net",
+    "nccl_net_driver": "tests/nccl_net",
+}
 
 
 def messages_for(spec: plan.Spec, pattern: str, seconds: float, share: float) -> int:

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The tables that NCCL loads, one for each version. A call that changed between versions is an
-// overload here, and the table's field picks the one of its type. Nothing is thrown across this
+// The tables of functions for NCCL, one for each version. A call that changed between versions is
+// an overload here, and the table's field picks the one of its type. Nothing is thrown across this
 // border, and out-arguments are written whatever happens. A new version: its records in abi.hpp,
-// and its table here with TUTTI_EXPORT.
+// its table here, and its name in exported_tables.cpp.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -15,6 +15,7 @@
 
 #include "base/config.hpp"
 #include "nccl_net/plugin.hpp"
+#include "nccl_net/table.hpp"
 
 namespace tutti::nccl_net {
 namespace {
@@ -396,24 +397,14 @@ constexpr abi::Net<kVersion> table() {
 }
 
 }  // namespace
-}  // namespace tutti::nccl_net
 
-// NOLINTBEGIN(readability-identifier-naming): the names that NCCL looks for.
-#define TUTTI_EXPORT(version)                                                  \
-  extern "C" [[gnu::visibility("default")]] tutti::nccl_net::abi::Net<version> \
-      ncclNetPlugin_v##version;                                                \
-  constinit tutti::nccl_net::abi::Net<version> ncclNetPlugin_v##version =      \
-      tutti::nccl_net::table<version>()
-TUTTI_EXPORT(6);
-TUTTI_EXPORT(7);
-TUTTI_EXPORT(8);
-TUTTI_EXPORT(9);
-TUTTI_EXPORT(10);
-TUTTI_EXPORT(11);
-TUTTI_EXPORT(12);
-// NOLINTEND(readability-identifier-naming)
-
-namespace tutti::nccl_net {
+constinit Tables tables = {.v6 = table<6>(),
+                           .v7 = table<7>(),
+                           .v8 = table<8>(),
+                           .v9 = table<9>(),
+                           .v10 = table<10>(),
+                           .v11 = table<11>(),
+                           .v12 = table<12>()};
 
 void offer_rails(bool is_wanted) {
   const auto set = [&](auto& net) {
@@ -422,19 +413,36 @@ void offer_rails(bool is_wanted) {
       net.make_virtual_device = make_virtual_device;
     }
   };
-  set(ncclNetPlugin_v9);
-  set(ncclNetPlugin_v10);
-  set(ncclNetPlugin_v11);
-  set(ncclNetPlugin_v12);
+  set(tables.v9);
+  set(tables.v10);
+  set(tables.v11);
+  set(tables.v12);
 }
 
-namespace {
-
-/// By default NCCL takes all NICs without a PCI device (bonds, virtual ones) for ports of one card.
-[[gnu::constructor]] void offer_rails_where_asked() {
-  offer_rails(!environment_value("NCCL_NET_FORCE_MERGE").empty() ||
-              !environment_value("NCCL_NET_MERGE_LEVEL").empty());
-}
-
-}  // namespace
 }  // namespace tutti::nccl_net
+
+const void* TUTTI_NCCL_NET_TABLE(int version) noexcept {
+  using namespace tutti::nccl_net;
+  // By default NCCL takes all NICs without a PCI device (bonds, virtual ones) for ports of one
+  // card.
+  offer_rails(!tutti::environment_value("NCCL_NET_FORCE_MERGE").empty() ||
+              !tutti::environment_value("NCCL_NET_MERGE_LEVEL").empty());
+  switch (version) {
+    case 6:
+      return &tables.v6;
+    case 7:
+      return &tables.v7;
+    case 8:
+      return &tables.v8;
+    case 9:
+      return &tables.v9;
+    case 10:
+      return &tables.v10;
+    case 11:
+      return &tables.v11;
+    case 12:
+      return &tables.v12;
+    default:
+      return nullptr;
+  }
+}

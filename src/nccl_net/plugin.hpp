@@ -34,8 +34,20 @@
 
 namespace tutti::nccl_net {
 
-/// Whether the tables of versions 9 and later offer NCCL to merge NICs. When the object is loaded:
-/// if a user asks NCCL for it (NCCL_NET_FORCE_MERGE, NCCL_NET_MERGE_LEVEL).
+/// What NCCL gets, by version (table.hpp).
+struct Tables {
+  abi::Net<6> v6;
+  abi::Net<7> v7;
+  abi::Net<8> v8;
+  abi::Net<9> v9;
+  abi::Net<10> v10;
+  abi::Net<11> v11;
+  abi::Net<12> v12;
+};
+extern Tables tables;
+
+/// Whether the tables of versions 9 and later offer NCCL to merge NICs. NCCL's are made when it
+/// loads the plugin: if a user asks it for that (NCCL_NET_FORCE_MERGE, NCCL_NET_MERGE_LEVEL).
 void offer_rails(bool is_wanted);
 
 /// The speed that NCCL is told of a device. Its search for channels (2.28, graph/search.cc) knows

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The one place of this room that reads the environment.
+// The one place of this room that asks base/config for variables.
 #include "net/network.hpp"
 
 #include <utility>

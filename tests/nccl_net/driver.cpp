@@ -224,12 +224,20 @@ std::vector<int> find_versions(const std::string& plugin) {
   const pid_t child = fork();
   if (child == 0) {
     std::string why;
+    bool has_one = false;
     for (int version = nccl_net::abi::kVersionMin; version <= nccl_net::abi::kVersionMax;
          ++version) {
       const char number = static_cast<char>(version);
-      if (NetPlugin::load(plugin, version, &why) != nullptr && write(ends[1], &number, 1) != 1) {
+      if (NetPlugin::load(plugin, version, &why) == nullptr) {
+        continue;
+      }
+      has_one = true;
+      if (write(ends[1], &number, 1) != 1) {
         std::_Exit(1);
       }
+    }
+    if (!has_one) {
+      std::fprintf(stderr, "%s\n", why.c_str());
     }
     std::_Exit(0);
   }

@@ -35,8 +35,10 @@ OBJECTS = [
     NETWORK_PLUGIN_FOR_RCCL,
 ]
 # What may be needed beside libc's family: our own, from the directory of who needs it.
+ENGINE = {"libtutti.so", "libtutti.so.0"}
 NEIGHBOURS = {
-    "libtutti-mpi.so": {"libtutti.so", "libtutti.so.0"},
+    "libtutti-mpi.so": ENGINE,
+    NETWORK_PLUGIN: ENGINE,
     NETWORK_PLUGIN_FOR_RCCL: {NETWORK_PLUGIN},
 }
 RELEASE_BYTES_MAX = 8_000_000
@@ -122,6 +124,33 @@ def check_run_path(path: Path) -> None:
 @pytest.mark.parametrize("name", OBJECTS)
 def test_build__needs_only_libc(name: str) -> None:
     check_needed(LIBRARIES / name)
+
+
+# Of the 1664 that glibc has for all that is loaded late with such variables.
+STATIC_TLS_BYTES_MAX = 400
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_build__has_few_variables_of_threads(name: str) -> None:
+    found = re.search(
+        r"^ *TLS +(\S+ +){4}(0x[0-9a-f]+)", output("readelf", "-lW", LIBRARIES / name), re.M
+    )
+    assert found is None or int(found[2], 16) <= STATIC_TLS_BYTES_MAX
+
+
+def test_build__network_plugin_of_another_version_is_refused(tmp_path: Path) -> None:
+    """By the loader, which names what is missing."""
+    (tmp_path / "other.c").write_text("void* tutti_nccl_net_table_0_0_9(int version) { return 0; }")
+    library = tmp_path / "libtutti.so.0"
+    output(
+        "cc", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", tmp_path / "other.c", "-o", library
+    )
+    shutil.copy(LIBRARIES / NETWORK_PLUGIN, tmp_path)
+    # In a process of its own: one that has our libtutti.so.0 already would take that.
+    code = f"import ctypes; ctypes.CDLL({str(tmp_path / NETWORK_PLUGIN)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"tutti_nccl_net_table_{version().replace('.', '_')}" in done.stderr
 
 
 @pytest.mark.parametrize("name", OBJECTS)

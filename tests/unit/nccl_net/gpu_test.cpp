@@ -23,11 +23,6 @@
 #include "support/host_device/host_device.hpp"
 #include "unit/net/rdma_fixture.hpp"
 
-// NOLINTBEGIN(readability-identifier-naming): the names that NCCL looks for.
-extern "C" const tutti::nccl_net::abi::Net<8> ncclNetPlugin_v8;
-extern "C" const tutti::nccl_net::abi::Net<12> ncclNetPlugin_v12;
-// NOLINTEND(readability-identifier-naming)
-
 namespace tutti {
 namespace {
 
@@ -61,7 +56,7 @@ namespace {
 using abi::Result;
 using tutti::testing::FakeVerbsControl;
 
-const abi::Calls<12>& calls = ncclNetPlugin_v12.calls;
+const abi::Calls<12>& calls = tables.v12.calls;
 
 FakeVerbsControl& control() { return tutti::testing::fake_verbs(); }
 
@@ -102,7 +97,7 @@ class NcclNetGpu : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(calls.close_send(sender_), Result::kSuccess);
     EXPECT_EQ(calls.close_recv(receiver_), Result::kSuccess);
     EXPECT_EQ(calls.close_listen(listener_), Result::kSuccess);
-    EXPECT_EQ(ncclNetPlugin_v12.finalize(context_), Result::kSuccess);
+    EXPECT_EQ(tables.v12.finalize(context_), Result::kSuccess);
     EXPECT_EQ(0U, control().qps);
     EXPECT_TRUE(gpus()->free_device(from_).ok() && gpus()->free_device(to_).ok());
     gpus()->restore_current(previous_);

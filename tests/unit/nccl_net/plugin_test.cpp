@@ -17,17 +17,9 @@
 #include <cstring>
 #include <thread>
 
+#include "nccl_net/table.hpp"
+#include "support/scoped_environment.hpp"
 #include "support/socket_network.hpp"
-
-// NOLINTBEGIN(readability-identifier-naming): the names that NCCL looks for.
-extern "C" const tutti::nccl_net::abi::Net<6> ncclNetPlugin_v6;
-extern "C" const tutti::nccl_net::abi::Net<7> ncclNetPlugin_v7;
-extern "C" const tutti::nccl_net::abi::Net<8> ncclNetPlugin_v8;
-extern "C" const tutti::nccl_net::abi::Net<9> ncclNetPlugin_v9;
-extern "C" const tutti::nccl_net::abi::Net<10> ncclNetPlugin_v10;
-extern "C" const tutti::nccl_net::abi::Net<11> ncclNetPlugin_v11;
-extern "C" const tutti::nccl_net::abi::Net<12> ncclNetPlugin_v12;
-// NOLINTEND(readability-identifier-naming)
 
 namespace tutti::nccl_net {
 namespace {
@@ -35,7 +27,7 @@ namespace {
 using abi::Result;
 using test::socket_network;
 
-const abi::Net<12>& net = ncclNetPlugin_v12;
+const abi::Net<12>& net = tables.v12;
 const abi::Calls<12>& calls = net.calls;
 
 struct Logged {
@@ -75,7 +67,7 @@ int merge_both() {
   members.count = 2;
   members.devices[1] = 1;
   int device = -1;
-  EXPECT_EQ(ncclNetPlugin_v12.make_virtual_device(&device, &members), Result::kSuccess);
+  EXPECT_EQ(tables.v12.make_virtual_device(&device, &members), Result::kSuccess);
   return device;
 }
 
@@ -85,11 +77,11 @@ TEST(NcclNetInitTest, init__no_device_is_an_error_and_may_be_tried_again) {
   if (child == 0) {
     socket_network().open_error = Status(ErrorCode::kUnavailable, "no device; remedy: plug one in");
     int count = -1;
-    bool good = ncclNetPlugin_v8.calls.init(logger) == Result::kSystemError && warnings() == 1 &&
+    bool good = tables.v8.calls.init(logger) == Result::kSystemError && warnings() == 1 &&
                 logged()[0].text.find("plug one in") != std::string::npos;
     good &= calls.devices(&count) == Result::kSuccess && count == 0;
     socket_network().open_error = Status();
-    good &= ncclNetPlugin_v8.calls.init(logger) == Result::kSuccess;
+    good &= tables.v8.calls.init(logger) == Result::kSuccess;
     _exit(good ? 0 : 1);
   }
   int status = 0;
@@ -101,7 +93,7 @@ TEST(NcclNetInitTest, version_10__a_merge_leaves_the_network_that_init_opened) {
   const pid_t child = fork();
   if (child == 0) {
     offer_rails(true);
-    bool good = ncclNetPlugin_v10.calls.init(logger, profiler) == Result::kSuccess;
+    bool good = tables.v10.calls.init(logger, profiler) == Result::kSuccess;
     good &= socket_network().networks == 1 && merge_both() == 2;
     _exit(good && socket_network().networks == 1 ? 0 : 1);
   }
@@ -168,7 +160,7 @@ TEST(NcclNetInitTest, finalize__nobody_else_waits_for_the_end) {
 
 // Versions 6 to 10 have no finalize: the network ends with the last comm, and begins again.
 TEST(NcclNetInitTest, version_8__network_ends_with_the_last_comm) {
-  const abi::Calls<8>& old = ncclNetPlugin_v8.calls;
+  const abi::Calls<8>& old = tables.v8.calls;
   ASSERT_EQ(old.init(logger), Result::kSuccess);
   for (int i = 0; i < 2; ++i) {
     std::array<char, abi::kHandleBytes> handle;
@@ -210,7 +202,7 @@ TEST(NcclNetInitTest, version_8__network_ends_with_the_last_comm) {
 }
 
 TEST(NcclNetInitTest, version_8__a_listen_that_fails_leaves_no_network) {
-  const abi::Calls<8>& old = ncclNetPlugin_v8.calls;
+  const abi::Calls<8>& old = tables.v8.calls;
   ASSERT_EQ(old.init(logger), Result::kSuccess);
   socket_network().listen_error = Status(ErrorCode::kUnavailable, "no descriptor");
   std::array<char, abi::kHandleBytes> handle;
@@ -339,13 +331,13 @@ void expect_table(const abi::Net<kVersion>& table) {
 }
 
 TEST_F(NcclNetTest, properties__of_every_version) {
-  expect_table(ncclNetPlugin_v6);
-  expect_table(ncclNetPlugin_v7);
-  expect_table(ncclNetPlugin_v8);
-  expect_table(ncclNetPlugin_v9);
-  expect_table(ncclNetPlugin_v10);
-  expect_table(ncclNetPlugin_v11);
-  expect_table(ncclNetPlugin_v12);
+  expect_table(tables.v6);
+  expect_table(tables.v7);
+  expect_table(tables.v8);
+  expect_table(tables.v9);
+  expect_table(tables.v10);
+  expect_table(tables.v11);
+  expect_table(tables.v12);
 }
 
 TEST(NcclNetSpeedTest, what_NCCL_would_cut_into_many_channels_is_told_as_one) {
@@ -393,13 +385,34 @@ void expect_virtual_device(const abi::Net<kVersion>& table) {
   EXPECT_EQ(table.make_virtual_device(&device, nullptr), Result::kInvalidArgument);
 }
 
+TEST(NcclNetTable, of_every_version_and_of_no_other) {
+  const void* const known[] = {&tables.v6,  &tables.v7,  &tables.v8, &tables.v9,
+                               &tables.v10, &tables.v11, &tables.v12};
+  for (int version = 6; version <= 12; ++version) {
+    EXPECT_EQ(TUTTI_NCCL_NET_TABLE(version), known[version - 6]) << version;
+  }
+  for (const int version : {INT_MIN, -1, 0, 5, 13, INT_MAX}) {
+    EXPECT_EQ(TUTTI_NCCL_NET_TABLE(version), nullptr) << version;
+  }
+}
+
+TEST(NcclNetTable, offers_to_merge_nics_if_the_user_asks_nccl_for_it) {
+  for (const char* const name : {"NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL"}) {
+    const test::ScopedEnvironment asked(name, "eth0,eth1");
+    TUTTI_NCCL_NET_TABLE(12);
+    EXPECT_NE(tables.v12.make_virtual_device, nullptr) << name;
+  }
+  TUTTI_NCCL_NET_TABLE(12);
+  EXPECT_EQ(tables.v12.make_virtual_device, nullptr);
+}
+
 TEST_F(NcclNetTest, make_virtual_device__of_every_version) {
-  EXPECT_EQ(ncclNetPlugin_v12.make_virtual_device, nullptr);
+  EXPECT_EQ(tables.v12.make_virtual_device, nullptr);
   offer_rails(true);
-  expect_virtual_device(ncclNetPlugin_v9);
-  expect_virtual_device(ncclNetPlugin_v10);
-  expect_virtual_device(ncclNetPlugin_v11);
-  expect_virtual_device(ncclNetPlugin_v12);
+  expect_virtual_device(tables.v9);
+  expect_virtual_device(tables.v10);
+  expect_virtual_device(tables.v11);
+  expect_virtual_device(tables.v12);
   offer_rails(false);
 }
 
@@ -499,20 +512,20 @@ TEST_F(NcclNetTest, connect__passes_the_traffic_class_on) {
   void* comm = nullptr;
   abi::CommConfig config{7};
   while (comm == nullptr) {
-    ASSERT_EQ(ncclNetPlugin_v10.calls.connect(0, &config, handle_.data(), &comm, nullptr),
+    ASSERT_EQ(tables.v10.calls.connect(0, &config, handle_.data(), &comm, nullptr),
               Result::kSuccess);
   }
   EXPECT_EQ(socket_network().traffic_class, 7);
   EXPECT_EQ(calls.close_send(std::exchange(comm, nullptr)), Result::kSuccess);
   config.traffic_class = INT_MIN;  // NCCL_CONFIG_UNDEF_INT
   while (comm == nullptr) {
-    ASSERT_EQ(ncclNetPlugin_v10.calls.connect(0, &config, handle_.data(), &comm, nullptr),
+    ASSERT_EQ(tables.v10.calls.connect(0, &config, handle_.data(), &comm, nullptr),
               Result::kSuccess);
   }
   EXPECT_EQ(socket_network().traffic_class, net::kDefaultClass);
   EXPECT_EQ(calls.close_send(std::exchange(comm, nullptr)), Result::kSuccess);
   while (comm == nullptr) {
-    ASSERT_EQ(ncclNetPlugin_v8.calls.connect(0, handle_.data(), &comm, nullptr), Result::kSuccess);
+    ASSERT_EQ(tables.v8.calls.connect(0, handle_.data(), &comm, nullptr), Result::kSuccess);
   }
   EXPECT_EQ(socket_network().traffic_class, net::kDefaultClass);
   EXPECT_EQ(calls.close_send(comm), Result::kSuccess);
@@ -558,13 +571,13 @@ void expect_devices(const abi::Net<kVersion>& table, void* context) {
 
 // NCCL may choose another device for a connection than the one next to its GPU (PXN).
 TEST_F(NcclNetTest, connect__and_listen_are_on_the_device_that_was_named) {
-  expect_devices(ncclNetPlugin_v6, nullptr);
-  expect_devices(ncclNetPlugin_v7, nullptr);
-  expect_devices(ncclNetPlugin_v8, nullptr);
-  expect_devices(ncclNetPlugin_v9, nullptr);
-  expect_devices(ncclNetPlugin_v10, nullptr);
-  expect_devices(ncclNetPlugin_v11, context_);
-  expect_devices(ncclNetPlugin_v12, context_);
+  expect_devices(tables.v6, nullptr);
+  expect_devices(tables.v7, nullptr);
+  expect_devices(tables.v8, nullptr);
+  expect_devices(tables.v9, nullptr);
+  expect_devices(tables.v10, nullptr);
+  expect_devices(tables.v11, context_);
+  expect_devices(tables.v12, context_);
 }
 
 TEST_F(NcclNetTest, connect__foreign_handle) {
@@ -685,7 +698,7 @@ TEST_F(NcclNetTest, isend__as_many_as_grouped_receives_can_take) {
 TEST_F(NcclNetTest, isend__negative_int) {
   connect();
   void* request = &request;
-  EXPECT_EQ(ncclNetPlugin_v8.calls.isend(sender_, nullptr, -1, 0, nullptr, &request),
+  EXPECT_EQ(tables.v8.calls.isend(sender_, nullptr, -1, 0, nullptr, &request),
             Result::kInvalidArgument);
   EXPECT_EQ(request, nullptr);
 }
