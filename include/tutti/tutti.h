@@ -165,6 +165,30 @@ TUTTI_API tutti_status_t tutti_comm_status(tutti_comm_t* comm);
  * that a failure ends is not waited for: synchronise its stream before its buffers are freed.
  */
 TUTTI_API tutti_status_t tutti_comm_wait(tutti_comm_t* comm);
+/*
+ * A call beside the caller's own work: tutti_comm_order(comm, work, other), the call on `other`,
+ * its number by tutti_comm_calls(comm), and tutti_comm_wait_on(comm, number, work) where the result
+ * is needed. All four return at once. Streams are as a collective takes them; one that is being
+ * captured is TUTTI_ERROR_UNSUPPORTED, one that is not of this rank's GPU an invalid argument.
+ * Calls that are captured in a graph have no number.
+ */
+/** What is queued on `later` from now on begins after all that `earlier` has now. */
+TUTTI_API tutti_status_t tutti_comm_order(tutti_comm_t* comm, void* earlier, void* later);
+/** The number of this rank's last call on a stream: 1 is that of the first, 0: there was none. A
+ * call that moves nothing has none, one that NCCL carries in part may take two. */
+TUTTI_API uint64_t tutti_comm_calls(tutti_comm_t* comm);
+/** Gives what `stream` has now a number, as a call's: of copies behind a call, say. Before the
+ * first call on a stream it does nothing. */
+TUTTI_API tutti_status_t tutti_comm_mark(tutti_comm_t* comm, void* stream);
+/**
+ * What is queued on `stream` from now on begins when call `number` and those before it are over.
+ * From any thread: tutti_error_string(NULL) has the words. After a failure of the communicator it
+ * returns that; a number that no call has had yet is an invalid argument.
+ */
+TUTTI_API tutti_status_t tutti_comm_wait_on(tutti_comm_t* comm, uint64_t number, void* stream);
+/** Whether call `number` and those before it are over: `*are_over` is 1, else 0. Never waits.
+ * Threads and errors as tutti_comm_wait_on(). */
+TUTTI_API tutti_status_t tutti_comm_test(tutti_comm_t* comm, uint64_t number, int* are_over);
 /**
  * Place, cause and remedy of the last failure of this communicator; of NULL, of this thread's last
  * call without one. "" when there was none. Valid until the next call with the same `comm`.

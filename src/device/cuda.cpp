@@ -108,9 +108,7 @@ Status CudaApi::check_stream(Stream stream, int device) {
   }
   Scope scope(*this);
   TUTTI_RETURN_IF_ERROR(scope.enter(device));
-  cuda::Context own = nullptr;
-  TUTTI_RETURN_IF_ERROR(check(cu_.ctx_get_current(&own)));
-  if (theirs == own) [[likely]] {
+  if (theirs == primary_[device].load(std::memory_order_acquire)) [[likely]] {
     return {};
   }
   const int other = device_of(theirs);
@@ -123,6 +121,15 @@ Status CudaApi::check_stream(Stream stream, int device) {
                           " other than its primary one, which libraries and the CUDA runtime use"
                     : "the stream is of GPU " + std::to_string(other) +
                           ", the communicator's GPU is number " + std::to_string(device));
+}
+
+/// The per-thread stream is another one in each thread.
+std::uint64_t CudaApi::stream_id(Stream stream) {
+  unsigned long long id = 0;
+  return stream != cuda::kStreamPerThread && cu_.stream_get_id &&
+                 cu_.stream_get_id(stream, &id) == cuda::kSuccess
+             ? id
+             : 0;
 }
 
 int CudaApi::stream_device(Stream stream) {

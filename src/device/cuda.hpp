@@ -36,6 +36,7 @@ class CudaApi final : public GpuApi {
 
   Result<Stream> default_stream(int device) override;
   Status check_stream(Stream stream, int device) override;
+  std::uint64_t stream_id(Stream stream) override;
   int stream_device(Stream stream) override;
 
   PointerInfo classify(const void* pointer) override;

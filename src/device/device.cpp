@@ -55,18 +55,19 @@ Result<std::string> Api::pci_address(int) {
 
 Result<int> Api::concurrent_processors(int) { return 0; }
 
-Result<CurrentDevice> CurrentDevice::set(Api& api, int device) {
+Result<CurrentDevice> CurrentDevice::set(Api& api, int device, Stream stream) {
   TUTTI_ASSIGN_OR_RETURN(void* previous, api.make_current(device));
-  return CurrentDevice(&api, previous);
+  return CurrentDevice(&api, previous, api.exchange_current_stream(stream));
 }
 
 CurrentDevice::CurrentDevice(CurrentDevice&& other) noexcept
-    : api_(other.api_), previous_(other.previous_) {
+    : api_(other.api_), previous_(other.previous_), previous_stream_(other.previous_stream_) {
   other.api_ = nullptr;
 }
 
 CurrentDevice::~CurrentDevice() {
   if (api_ != nullptr) {
+    (void)api_->exchange_current_stream(previous_stream_);
     api_->restore_current(previous_);
   }
 }

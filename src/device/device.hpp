@@ -141,6 +141,8 @@ class Api {
   /// stream). kInvalidArgument: it is none, of another device, or of a context where nothing of
   /// ours is. Ok where that cannot be known.
   virtual Status check_stream(Stream stream, int device);
+  /// A number that no other stream of the process has, or had before; 0: not known.
+  virtual std::uint64_t stream_id(Stream /*stream*/) { return 0; }
   /// The device of a stream of the application's; where that cannot be known, and for a default
   /// stream, the current one. -1: neither.
   virtual int stream_device(Stream stream);
@@ -148,6 +150,9 @@ class Api {
   static bool is_default_stream(Stream stream) {
     return reinterpret_cast<std::uintptr_t>(stream) <= 2;
   }
+  /// Of this thread: calls on `stream` need not look for its device, which is current. Returns the
+  /// one before. For CurrentDevice.
+  virtual Stream exchange_current_stream(Stream /*stream*/) { return nullptr; }
   /// Whether what is queued on `stream` now goes into a graph in place of the device.
   /// kInvalidArgument: it is no stream.
   virtual Result<bool> is_capturing(Stream stream);
@@ -226,7 +231,9 @@ class Api {
 /// Makes a device current for a scope and restores the application's choice at its end.
 class CurrentDevice {
  public:
-  static Result<CurrentDevice> set(Api& api, int device);
+  /// `stream`: of that device, and of the context in which things of ours are (check_stream());
+  /// calls on it cost less meanwhile.
+  static Result<CurrentDevice> set(Api& api, int device, Stream stream = nullptr);
   CurrentDevice(CurrentDevice&& other) noexcept;
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
@@ -234,9 +241,11 @@ class CurrentDevice {
   ~CurrentDevice();
 
  private:
-  CurrentDevice(Api* api, void* previous) : api_(api), previous_(previous) {}
+  CurrentDevice(Api* api, void* previous, Stream previous_stream)
+      : api_(api), previous_(previous), previous_stream_(previous_stream) {}
   Api* api_;
   void* previous_;
+  Stream previous_stream_;
 };
 
 /// For a scope: what this thread asks for (events, memory) ends no capture of the application's.

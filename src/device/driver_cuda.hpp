@@ -77,7 +77,8 @@ inline constexpr int kPointerAttributeContext = 1;  // CUpointer_attribute
 // CUmemorytype
 inline constexpr unsigned kMemoryTypeDevice = 2;
 
-inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);  // CU_STREAM_LEGACY
+inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);     // CU_STREAM_LEGACY
+inline const Stream kStreamPerThread = reinterpret_cast<Stream>(2);  // CU_STREAM_PER_THREAD
 
 // CUmemAllocationType, CUmemLocationType, CUmemAllocationHandleType, CUmemAccess_flags,
 // CUmemAllocationGranularity_flags
@@ -125,6 +126,7 @@ inline constexpr unsigned kGraphUserObjectMove = 1;
 
 /// Functions that a library may lack.
 #define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                                          \
+  X(stream_get_id, cuStreamGetId, (Stream stream, unsigned long long* id))                        \
   X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))                         \
   X(host_register, cuMemHostRegister_v2, (void* memory, std::size_t bytes, unsigned flags))       \
   X(host_unregister, cuMemHostUnregister, (void* memory))                                         \

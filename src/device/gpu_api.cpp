@@ -3,6 +3,7 @@
 #include "device/gpu_api.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace tutti::device {
 namespace {
@@ -23,6 +24,9 @@ ErrorCode code_of(driver::Result result) {
   }
 }
 
+/// Initial-exec: as mpi/comm_state.hpp's.
+thread_local constinit Stream t_current_stream __attribute__((tls_model("initial-exec"))) = nullptr;
+
 /// "cuMemAlloc" of "cuMemAlloc_v2", as in the vendor's documents.
 std::string plain_name(const std::string& symbol) { return symbol.substr(0, symbol.find("_v2")); }
 
@@ -32,6 +36,9 @@ Status GpuApi::Scope::enter_stream(Stream stream, bool is_judged) {
   if (stream == nullptr) {
     return Status(ErrorCode::kInvalidArgument,
                   std::string(api_.name()) + ": the null stream is never one of ours");
+  }
+  if (stream == t_current_stream) {
+    return {};
   }
   const int device = api_.owners_.find(stream);
   return device == Owners::kUnknown ? api_.enter_foreign(*this, stream, is_judged) : enter(device);
@@ -164,6 +171,10 @@ Status GpuApi::wait_stream(Stream stream) {
   return check(gpu_.stream_synchronize(native_stream(stream)));
 }
 
+Stream GpuApi::exchange_current_stream(Stream stream) {
+  return std::exchange(t_current_stream, stream);
+}
+
 Status GpuApi::wait_device(int device) {
   Scope scope(*this);
   TUTTI_RETURN_IF_ERROR(scope.enter(device));
@@ -174,10 +185,15 @@ Result<bool> GpuApi::is_capturing(Stream stream) {
   if (!gpu_.stream_is_capturing) {
     return false;
   }
-  Scope scope(*this);
-  TUTTI_RETURN_IF_ERROR(scope.enter_given(stream));
   int status = driver::kCaptureStatusNone;
-  TUTTI_RETURN_IF_ERROR(check_given(gpu_.stream_is_capturing(native_stream(stream), &status)));
+  // Most streams say by themselves whose they are, where a device is current at all.
+  driver::Outcome outcome = gpu_.stream_is_capturing(native_stream(stream), &status);
+  if (is_default_stream(stream) || outcome == driver::kErrorInvalidContext) {
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter_given(stream));
+    outcome = gpu_.stream_is_capturing(native_stream(stream), &status);
+  }
+  TUTTI_RETURN_IF_ERROR(check_given(outcome));
   return status != driver::kCaptureStatusNone;
 }
 

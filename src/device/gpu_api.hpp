@@ -31,6 +31,7 @@ class GpuApi : public Api {
   Status wait_device(int device) override;
   Result<bool> is_capturing(Stream stream) override;
   int exchange_capture_mode(int mode) override;
+  Stream exchange_current_stream(Stream stream) override;
 
   Result<Event> create_event(int device) override;
   Status destroy_event(Event event) override;

@@ -17,6 +17,7 @@ using tutti::Result;
 using tutti::Status;
 using tutti::device::Api;
 using tutti::device::CurrentDevice;
+using tutti::runners::stream_to_order;
 using tutti::select::Collective;
 using tutti::select::Order;
 using namespace tutti::engine;
@@ -97,6 +98,40 @@ int tutti_comm::own_device(int device, void* stream) {
   }
   Api* const api = engine->process().device();
   return device >= 0 || api == nullptr ? device : api->stream_device(stream);
+}
+
+Status tutti_comm::order(void* earlier, void* later) {
+  Api* const api = engine->process().device();
+  const int device = own_device(-1, later);
+  if (api == nullptr || device < 0) {
+    return {ErrorCode::kUnavailable, "no GPU library, or no GPU is this rank's yet"};
+  }
+  TUTTI_ASSIGN_OR_RETURN(void* const from, stream_to_order(*api, device, earlier));
+  TUTTI_ASSIGN_OR_RETURN(void* const to, stream_to_order(*api, device, later));
+  const tutti::device::RelaxedCapture relaxed(*api);
+  if (order_event == nullptr || order_device != device) {
+    TUTTI_ASSIGN_OR_RETURN(order_event, tutti::runners::GraphOrder::make_event(*api, device));
+    order_device = device;
+  }
+  {
+    TUTTI_ASSIGN_OR_RETURN(const auto current, CurrentDevice::set(*api, device, from));
+    TUTTI_RETURN_IF_ERROR(api->record_event(order_event.get(), from));
+  }
+  TUTTI_ASSIGN_OR_RETURN(const auto current, CurrentDevice::set(*api, device, to));
+  // For that recording, whatever is recorded later.
+  return api->stream_wait_event(to, order_event.get());
+}
+
+Status tutti_comm::mark(void* stream) {
+  Api* const api = engine->process().device();
+  const int device = own_device(-1, stream);
+  TUTTI_RETURN_IF_ERROR(ready(Order::kStream));
+  if (api == nullptr || device < 0) {
+    return {};  // No call is on a stream that this could be behind.
+  }
+  TUTTI_ASSIGN_OR_RETURN(void* const own, stream_to_order(*api, device, stream));
+  TUTTI_ASSIGN_OR_RETURN(const auto current, CurrentDevice::set(*api, device, own));
+  return engine->stream_calls().mark(own);
 }
 
 Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
@@ -215,6 +250,17 @@ tutti_status_t collective(tutti_comm_t* comm, const Body& body) {
   return code;
 }
 
+/// The communicator's own words are of the thread that is in its call.
+template <class Body>
+tutti_status_t from_any_thread(tutti_comm_t* comm, const Body& body) {
+  return answer(thread_error(), [&]() -> Status {
+    if (comm == nullptr) {
+      return {ErrorCode::kInvalidArgument, "the communicator is null"};
+    }
+    return body(*comm);
+  });
+}
+
 tutti_status_t collective(tutti_comm_t* comm, const CArguments& arguments, void* stream) {
   return collective(comm,
                     [&](tutti_comm& self) { return self.call(arguments, without_legacy(stream)); });
@@ -223,6 +269,38 @@ tutti_status_t collective(tutti_comm_t* comm, const CArguments& arguments, void*
 }  // namespace
 
 extern "C" {
+
+tutti_status_t tutti_comm_order(tutti_comm_t* comm, void* earlier, void* later) {
+  return on(comm, [&](tutti_comm& self) {
+    return self.order(without_legacy(earlier), without_legacy(later));
+  });
+}
+
+tutti_status_t tutti_comm_mark(tutti_comm_t* comm, void* stream) {
+  return on(comm, [&](tutti_comm& self) { return self.mark(without_legacy(stream)); });
+}
+
+uint64_t tutti_comm_calls(tutti_comm_t* comm) {
+  return comm == nullptr ? 0 : comm->engine->stream_calls().added();
+}
+
+tutti_status_t tutti_comm_wait_on(tutti_comm_t* comm, uint64_t number, void* stream) {
+  return from_any_thread(comm, [&](tutti_comm& self) {
+    return self.engine->stream_calls().wait_on_stream(number, without_legacy(stream));
+  });
+}
+
+tutti_status_t tutti_comm_test(tutti_comm_t* comm, uint64_t number, int* are_over) {
+  return from_any_thread(comm, [&](tutti_comm& self) -> Status {
+    if (are_over == nullptr) {
+      return {ErrorCode::kInvalidArgument, "tutti_comm_test: `are_over` is null"};
+    }
+    *are_over = 0;
+    TUTTI_ASSIGN_OR_RETURN(const bool is_over, self.engine->stream_calls().are_over(number));
+    *are_over = is_over ? 1 : 0;
+    return {};
+  });
+}
 
 tutti_status_t tutti_allreduce(tutti_comm_t* comm, const void* send, void* recv, int64_t count,
                                tutti_type_t type, tutti_op_t op, void* stream) {

@@ -111,6 +111,15 @@ Status tutti_comm::outcome(bool wait) {
   return status;
 }
 
+Status tutti_comm::ready(tutti::select::Order order) {
+  if (order == tutti::select::Order::kBlocking) {
+    return outcome(/*wait=*/true);
+  }
+  Status status = engine->stream_glance();
+  TUTTI_RETURN_IF_ERROR(engine->why_ended());
+  return status;
+}
+
 extern "C" {
 
 tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap, const tutti_options_t* options,

@@ -30,12 +30,16 @@ struct tutti_comm {
   tutti::Status barrier(void* stream);
   /// What broke the communicator; `wait`: once its calls on streams are over.
   tutti::Status outcome(bool wait);
+  tutti::Status order(void* earlier, void* later);
+  tutti::Status mark(void* stream);
 
   tutti::engine::RankInfo me;
   tutti::runners::AllgatherBootstrap bootstrap;
   std::unique_ptr<tutti::engine::Communicator> engine;
   tutti::runners::Lease barrier_word;  ///< On a GPU; what a barrier on a stream reduces.
   int barrier_device = -1;             ///< Where it is.
+  tutti::runners::GraphOrder::SharedEvent order_event;  ///< order()'s.
+  int order_device = -1;                                ///< Where it is.
   std::string error;
   /// The code of an exception that ended a call; its words stay in `error`.
   tutti_status_t thrown = TUTTI_OK;
@@ -43,9 +47,7 @@ struct tutti_comm {
  private:
   /// Before a call: what earlier ones came to. One that waits lets those on streams end first: the
   /// bootstrap has no time-out, and no peer may be left waiting there for a rank that has failed.
-  tutti::Status ready(tutti::select::Order order) {
-    return outcome(/*wait=*/order == tutti::select::Order::kBlocking);
-  }
+  tutti::Status ready(tutti::select::Order order);
   void classify(tutti::engine::CCall* call);
   tutti::Result<tutti::select::Order> order_of(void* stream);
   /// This rank's GPU, by a call on a stream whose buffers are on `device`, -1: it has none.

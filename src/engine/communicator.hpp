@@ -218,6 +218,9 @@ class Communicator {
   /// What became of the calls on streams; `wait`: when all of them are over. A failure is the
   /// communicator's.
   Status stream_status(bool wait);
+  /// The same without waiting, at less cost: StreamCalls::glance().
+  Status stream_glance();
+  runners::StreamCalls& stream_calls() { return *context_.calls; }
   /// This rank's GPU, once something was set up on it; -1: none yet.
   int device() const { return context_.device; }
   /// The selection for a shape with its reasons, as JSON (select::explain_json). Local: what was
@@ -267,6 +270,8 @@ class Communicator {
 
  private:
   friend class ParentCommunicator;
+  /// What became of calls on streams; a failure is the communicator's.
+  Status noted(Status status);
   /// Of a communicator in its process: gone after all that may have leased memory.
   class Membership {
    public:

@@ -60,8 +60,11 @@ Result<runners::StartedCall> Communicator::start(const Route& route, const runne
   return runners::StartedCall(context_.calls);
 }
 
-Status Communicator::stream_status(bool wait) {
-  Status status = context_.calls->status(wait);
+Status Communicator::stream_status(bool wait) { return noted(context_.calls->status(wait)); }
+
+Status Communicator::stream_glance() { return noted(context_.calls->glance()); }
+
+Status Communicator::noted(Status status) {
   if (!status.ok() && failure_.ok()) {
     fail(status);
   }

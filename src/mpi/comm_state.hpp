@@ -45,9 +45,9 @@ struct CommState {
 extern std::atomic<std::uint64_t> g_generation;
 
 /// The communicator a thread looked up last, with what a remembered call needs of its state: the
-/// fewer loads wait for each other, the sooner the MPI library begins. Initial-exec: this library
-/// is loaded at start, and a call into the loader for every collective would be half of what the
-/// preload costs.
+/// fewer loads wait for each other, the sooner the MPI library begins. Initial-exec: a call into
+/// the loader for every collective would be half of what the preload costs. Where this library is
+/// loaded late (PyTorch, NCCL), its few bytes come from the room that the C library keeps for such.
 struct LastLookup {
   MPI_Comm comm;
   CommState* state;          ///< Null: inert.

@@ -29,15 +29,16 @@ void GraphOrder::use(device::Api& api, int device, SharedEvent order) {
   has_order_ = order_.get();
 }
 
-Status GraphOrder::open(device::Stream stream, bool* is_first) {
+Status GraphOrder::open(device::Stream stream, int kind, bool* is_behind_other) {
   TUTTI_ASSIGN_OR_RETURN(opened_, api_->capture_id(stream));
   if (opened_ == 0) {
     return Status(ErrorCode::kInvalidArgument, "the stream captures no graph");
   }
   const auto found = std::find_if(captures_.begin(), captures_.end(),
                                   [&](const Capture& one) { return one.id == opened_; });
-  *is_first = found == captures_.end();
-  return *is_first ? begin_graph(stream) : api_->stream_wait_event(stream, found->within.get());
+  const bool is_first = found == captures_.end();
+  *is_behind_other = is_first || found->kind != kind;
+  return is_first ? begin_graph(stream) : api_->stream_wait_event(stream, found->within.get());
 }
 
 Status GraphOrder::begin_graph(device::Stream stream) {
@@ -55,13 +56,14 @@ Status GraphOrder::begin_graph(device::Stream stream) {
   return api_->wait_at_launch(stream, order_.get());
 }
 
-Status GraphOrder::close(device::Stream stream) {
+Status GraphOrder::close(device::Stream stream, int kind) {
   const auto found = std::find_if(captures_.begin(), captures_.end(),
                                   [&](const Capture& one) { return one.id == opened_; });
   Capture capture = found != captures_.end() ? *found : Capture{.id = opened_};
   if (capture.within == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(capture.within, make_event(*api_, device_));
   }
+  capture.kind = kind;
   TUTTI_RETURN_IF_ERROR(api_->record_event(capture.within.get(), stream));
   TUTTI_ASSIGN_OR_RETURN(capture.recorded,
                          api_->record_at_launch(stream, order_.get(), capture.recorded));

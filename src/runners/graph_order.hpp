@@ -31,10 +31,12 @@ class GraphOrder {
 
   /// The event, from the first call in a graph on; it stays.
   void use(device::Api& api, int device, SharedEvent order);
-  /// Before a call goes into the graph that `stream` captures. `is_first`: of those in that graph.
-  Status open(device::Stream stream, bool* is_first);
+  /// Before a call goes into the graph that `stream` captures. `is_behind_other`: what it stands
+  /// behind in a launch may be of another kind, since it is the graph's first or follows such a
+  /// one.
+  Status open(device::Stream stream, int kind, bool* is_behind_other);
   /// Behind it.
-  Status close(device::Stream stream);
+  Status close(device::Stream stream, int kind);
 
   // What follows is for any thread.
   bool has_event() const { return has_order_ != nullptr; }
@@ -50,6 +52,7 @@ class GraphOrder {
   struct Capture {
     std::uint64_t id = 0;
     SharedEvent within{};  ///< Behind its last call.
+    int kind = 0;          ///< Of that call.
     device::GraphNode recorded = nullptr;
   };
   /// Captures that may go on at a time, on streams that a program has in turn.

@@ -38,6 +38,20 @@ Status check_on_device(const Call& call, int device) {
           ", and of its primary context; wait for the call to use other memory");
 }
 
+Result<device::Stream> stream_to_order(device::Api& api, int device, device::Stream stream) {
+  TUTTI_RETURN_IF_ERROR(api.check_stream(stream, device));
+  if (stream == nullptr) {
+    return api.default_stream(device);  // Which cannot be captured, nor always be asked.
+  }
+  TUTTI_ASSIGN_OR_RETURN(const auto current, device::CurrentDevice::set(api, device, stream));
+  TUTTI_ASSIGN_OR_RETURN(const bool is_captured, api.is_capturing(stream));
+  return is_captured
+             ? Status(ErrorCode::kUnsupported,
+                      "a stream that is being captured has no order with others outside of its "
+                      "graph")
+             : Result<device::Stream>(stream);
+}
+
 /// The last calls of all communicators on one GPU.
 struct StreamCalls::Line {
   struct Last {
@@ -273,11 +287,9 @@ Status StreamCalls::open_captured(Carrier carrier, device::Stream stream, bool* 
   if (!graphs_.has_event()) {
     graphs_.use(*api_, device_, order_);
   }
-  bool is_first = false;
-  TUTTI_RETURN_IF_ERROR(graphs_.open(stream, &is_first));
-  const Carrier other = carrier == Carrier::kKernels ? Carrier::kLibrary : Carrier::kKernels;
-  // A launch may stand behind any call. Within a graph, behind what the graph has.
-  *is_behind_other = (is_first || has_captured_[index(other)]) && members_[index(other)].end;
+  forget_graphs();
+  TUTTI_RETURN_IF_ERROR(graphs_.open(stream, static_cast<int>(carrier), is_behind_other));
+  *is_behind_other = *is_behind_other && members_[1 - index(carrier)].end;
   has_captured_[index(carrier)] = true;
   return {};
 }
@@ -320,12 +332,18 @@ Status StreamCalls::begin(Queued* call) {
   const std::lock_guard lock(mutex_);
   TUTTI_RETURN_IF_ERROR(failure_);
   has_queued_ = members_[index(call->carrier)].has_queued = true;
-  if (Status status = reap(); !status.ok()) {
+  ++unasked_;
+  // glance() comes first where somebody asks before each call.
+  const bool is_due = unasked_ > 2 * kUnaskedMax || holds_memory_;
+  if (Status status = is_due ? reap() : Status(); !status.ok()) {
     fail(status);
     return status;
   }
   last_ = call->carrier;
-  call->previous = calls_.empty() ? nullptr : calls_.back().after;
+  if (!calls_.empty()) {
+    call->previous = calls_.back().after;
+    call->previous_stream_id = calls_.back().stream_id;
+  }
   for (SharedEvent* const wanted : {&call->before, &call->after}) {
     if (!free_.empty()) {
       *wanted = std::move(free_.back());
@@ -351,8 +369,11 @@ Status StreamCalls::open(device::Stream stream, Queued* call) {
   if (members_[index(call->carrier)].takes_turns) {
     ahead = line_->ahead_of(this, call->carrier);
   }
-  if (call->previous != nullptr) {
-    ahead.push_back(std::exchange(call->previous, nullptr));
+  call->stream_id = api_->stream_id(stream);
+  if (SharedEvent previous = std::exchange(call->previous, nullptr);
+      previous != nullptr &&
+      (call->stream_id == 0 || call->stream_id != call->previous_stream_id)) {
+    ahead.push_back(std::move(previous));  // On its own stream the call is behind it anyway.
   }
   for (const SharedEvent& other : ahead) {
     TUTTI_RETURN_IF_ERROR(api_->stream_wait_event(stream, other.get()));
@@ -373,6 +394,7 @@ Status StreamCalls::commit(Queued&& call, const Status& status) {
   const std::lock_guard lock(mutex_);
   if (status.ok() && failure_.ok()) {
     line_->join(this, members_[index(call.carrier)].takes_turns, call.carrier, call.after);
+    holds_memory_ = holds_memory_ || call.lease.data() != nullptr;
     calls_.push_back(std::move(call));
   } else {
     call.lease.abandon();
@@ -390,20 +412,25 @@ Status StreamCalls::settle(const Status& status) {
 }
 
 Status StreamCalls::reap() {
+  unasked_ = 0;
   if (calls_.empty()) {
     return {};  // A call that is waited for comes by here: nothing is asked of the driver.
   }
   const device::RelaxedCapture relaxed(*api_);
-  while (!calls_.empty()) {
-    Queued& first = calls_.front();
-    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_->event_done(first.after.get()));
-    if (!is_done) {
-      return {};
-    }
-    recycle(first);
+  // They end in their order, so a few questions find how many are over.
+  std::size_t over = 0;
+  std::size_t open = calls_.size();
+  while (over < open) {
+    const std::size_t middle = over + (open - over) / 2;
+    TUTTI_ASSIGN_OR_RETURN(const bool is_over, api_->event_done(calls_[middle].after.get()));
+    (is_over ? over : open) = is_over ? middle + 1 : middle;
+  }
+  for (; over > 0; --over) {
+    recycle(calls_.front());
     calls_.pop_front();
     ++reaped_;
   }
+  holds_memory_ = holds_memory_ && !calls_.empty();
   return {};
 }
 
@@ -436,6 +463,20 @@ Status StreamCalls::status(bool wait) {
   return graphs_.graphs()->load() == 0 ? Status() : wait_for_graphs();
 }
 
+Status StreamCalls::glance() {
+  if (!has_queued_) {
+    return {};
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    TUTTI_RETURN_IF_ERROR(failure_);
+    if (!calls_.empty() && unasked_ < kUnaskedMax && graphs_.graphs()->load() == 0) {
+      return {};
+    }
+  }
+  return are_over(0).status();
+}
+
 Status StreamCalls::wait_for_graphs() {
   const auto start = Clock::now();
   while (!graphs_.is_over()) {
@@ -466,6 +507,7 @@ std::uint64_t StreamCalls::added() const {
 
 Result<bool> StreamCalls::are_over(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
+  TUTTI_RETURN_IF_ERROR(check_number(number));
   // Of a thread that queues the watch takes care: questions to the driver would wait for it.
   if (failure_.ok() && !queueing_) {
     Status status = reap();
@@ -493,6 +535,34 @@ Status StreamCalls::wait(std::uint64_t number) {
     }
     std::this_thread::sleep_for(kDrainPause);
   }
+}
+
+Status StreamCalls::check_number(std::uint64_t number) const {
+  return number <= reaped_ + calls_.size()
+             ? Status()
+             : Status(ErrorCode::kInvalidArgument,
+                      "this communicator has made " + std::to_string(reaped_ + calls_.size()) +
+                          " calls on streams, not " + std::to_string(number));
+}
+
+Status StreamCalls::wait_on_stream(std::uint64_t number, device::Stream stream) {
+  SharedEvent end;
+  {
+    const std::lock_guard lock(mutex_);
+    TUTTI_RETURN_IF_ERROR(failure_);
+    TUTTI_RETURN_IF_ERROR(check_number(number));
+    if (number <= reaped_) {
+      if (Status status = outcome(); !status.ok()) {
+        fail(status);
+      }
+      return failure_;
+    }
+    end = calls_[number - reaped_ - 1].after;
+  }
+  TUTTI_ASSIGN_OR_RETURN(const device::Stream own, stream_to_order(*api_, device_, stream));
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(*api_, device_, own));
+  const device::RelaxedCapture relaxed(*api_);
+  return api_->stream_wait_event(own, end.get());
 }
 
 Result<device::Stream> StreamCalls::own_stream() {
@@ -530,9 +600,10 @@ Status StreamCalls::look_at_queueing(Clock::time_point now) {
 
 Status StreamCalls::look_at_first(Clock::time_point now) {
   TUTTI_RETURN_IF_ERROR(look_at_graphs(now));
+  const std::uint64_t before = reaped_;
   TUTTI_RETURN_IF_ERROR(reap());
   if (calls_.empty()) {
-    return {};
+    return reaped_ == before ? Status() : outcome();
   }
   Queued& first = calls_.front();
   if (!first.is_running) {

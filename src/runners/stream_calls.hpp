@@ -65,6 +65,10 @@ namespace tutti::runners {
 /// Whether what a call reads and writes is memory of `device`: a stream's work moves no buffers.
 Status check_on_device(const Call& call, int device);
 
+/// A stream of the application's (null: the default one) as a handle that others can be ordered
+/// with. kInvalidArgument: it is none of `device`; kUnsupported: it is being captured.
+Result<device::Stream> stream_to_order(device::Api& api, int device, device::Stream stream);
+
 class StreamCalls {
  public:
   /// Whose a call is; ended in this order.
@@ -120,6 +124,10 @@ class StreamCalls {
     }
     return commit(std::move(call), status);
   }
+  /// What `stream` has now counts as a call of its own, behind the last one.
+  Status mark(device::Stream stream) {
+    return last_ ? add(*last_, stream, [](Lease*) { return Status(); }) : Status();
+  }
   /// Puts a call into the graph that `stream` captures: `queue(is_behind_other)`; true: what stands
   /// before it in a launch may be the other member's.
   template <class Queue>
@@ -128,12 +136,15 @@ class StreamCalls {
     bool is_behind_other = false;
     TUTTI_RETURN_IF_ERROR(open_captured(carrier, stream, &is_behind_other));
     TUTTI_RETURN_IF_ERROR(queue(is_behind_other));
-    return members_[index(Carrier::kKernels)].orders_graphs ? graphs_.close(stream) : Status();
+    return members_[index(Carrier::kKernels)].orders_graphs
+               ? graphs_.close(stream, static_cast<int>(carrier))
+               : Status();
   }
   /// Graphs of the application's that hold calls.
   const GraphOrder::Count& graphs() const { return graphs_.graphs(); }
-  /// Whether the last call that was added is of the other member.
-  bool is_behind_other(Carrier carrier) const {
+  /// Whether the last call that was added is of the other member, or a launch of a graph may be.
+  bool is_behind_other(Carrier carrier) {
+    forget_graphs();
     return last_.value_or(carrier) != carrier || has_captured_[1 - index(carrier)];
   }
 
@@ -158,13 +169,20 @@ class StreamCalls {
   /// What became of the calls on streams; `wait`: when all of them are over. Does not wait for an
   /// end that it finds to be due.
   Status status(bool wait);
+  /// What is known of them: as status(false), but the driver and the library are asked once in a
+  /// while, or where nothing is queued that the watch looks at.
+  Status glance();
   bool has_queued() const { return has_queued_; }
   /// Calls that were added, ever.
   std::uint64_t added() const;
-  /// Whether the first `number` of them are over. An error: one has failed. Does not wait.
+  /// Whether the first `number` of them are over. An error: one has failed, or there are not so
+  /// many. Does not wait. From any thread.
   Result<bool> are_over(std::uint64_t number);
   /// Until they are.
   Status wait(std::uint64_t number);
+  /// What `stream` (null: the default stream) gets from now on begins when they are over. Errors as
+  /// above, of a stream that is no such one or is being captured. From any thread.
+  Status wait_on_stream(std::uint64_t number, device::Stream stream);
   /// For calls that are on no stream of the application's. Null where no runner has joined.
   Result<device::Stream> own_stream();
 
@@ -193,7 +211,9 @@ class StreamCalls {
     SharedEvent before{};  ///< What the stream had to do earlier is done.
     SharedEvent after{};
     SharedEvent previous{};  ///< The end of the call before; null: it is over.
-    SharedEvent order{};     ///< GraphOrder's; null: no graph has calls.
+    std::uint64_t previous_stream_id = 0;
+    std::uint64_t stream_id = 0;  ///< device::Api::stream_id().
+    SharedEvent order{};          ///< GraphOrder's; null: no graph has calls.
     Lease lease{};
     bool is_running = false;
     Clock::time_point since{};  ///< Seen to run.
@@ -210,6 +230,13 @@ class StreamCalls {
   SharedEvent order_of_graphs();
   Status make_order();
   Status open_captured(Carrier carrier, device::Stream stream, bool* is_behind_other);
+  /// Once there is no graph, and no launch of one that was.
+  void forget_graphs() {
+    if ((has_captured_[0] || has_captured_[1]) && graphs_.graphs()->load() == 0 &&
+        graphs_.is_over()) {
+      has_captured_ = {};
+    }
+  }
   /// Until no launch of a graph is under way.
   Status wait_for_graphs();
   Status commit(Queued&& call, const Status& status);
@@ -217,6 +244,7 @@ class StreamCalls {
   Status settle(const Status& status);
   /// Forgets what is done.
   Status reap();
+  Status check_number(std::uint64_t number) const;
   Status outcome() const;
   /// The watch is to end the calls.
   void fail(const Status& status);
@@ -237,7 +265,10 @@ class StreamCalls {
   std::array<Member, 2> members_;
   std::condition_variable changed_;
   std::deque<Queued> calls_;
-  std::uint64_t reaped_ = 0;  ///< Calls that are over and forgotten.
+  static constexpr int kUnaskedMax = 16;
+  int unasked_ = 0;            ///< Calls queued since the driver was last asked.
+  bool holds_memory_ = false;  ///< Some call may, until it is seen to be over.
+  std::uint64_t reaped_ = 0;   ///< Calls that are over and forgotten.
   device::Stream own_stream_ = nullptr;
   struct Queueing {
     Carrier carrier{};
@@ -247,7 +278,7 @@ class StreamCalls {
   std::optional<Carrier> last_;       ///< Whose call was queued last.
   GraphOrder graphs_;
   SharedEvent order_;                   ///< Of graphs_.
-  std::array<bool, 2> has_captured_{};  ///< By member, ever: a launch may be of any graph.
+  std::array<bool, 2> has_captured_{};  ///< By member, since there was no graph.
   std::vector<SharedEvent> free_;
   Status failure_;
   bool is_end_due_ = false;  ///< The watch is to call end().

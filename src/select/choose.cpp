@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// The rules in order: the first that matches and whose plan can carry the call.
 #include "select/choose.hpp"
 
 #include <algorithm>

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import pickle
 import random
@@ -12,13 +14,15 @@ import re
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tutti_hpc import paths
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 LIMIT_S = 600
 CASES = (
     "reductions",
@@ -36,8 +40,11 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def python(torch_python: str) -> str:
-    return torch_python
+def python(torch_python: str) -> Iterator[str]:
+    yield torch_python
+    if loaded.cache_info().currsize:
+        loaded(torch_python).communicate()
+    loaded.cache_clear()
 
 
 @dataclass
@@ -57,24 +64,58 @@ def free_port() -> int:
             return port
 
 
-def run(python: str, case: str, ranks: int, limit_s: float = LIMIT_S, **more: str) -> list[Ended]:
-    """Runs the ranks of a job; none outlives this call."""
-    port = free_port()
+@functools.cache
+def loaded(python: str) -> subprocess.Popen[str]:
+    """torch_fork.py, which ends with this process, at the latest."""
+    return subprocess.Popen(
+        [python, str(HERE / "torch_fork.py")],
+        env=rank_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def rank_environment() -> dict[str, str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
     library = paths.find(paths.LIBRARY)
     assert library is not None
-    environment |= {
+    return environment | {
         "TUTTI_LIBRARY_DIR": str(library.parent),
         "PYTHONPATH": str(ROOT / "python"),
         "PYTHONWARNINGS": "ignore",
         "PYTHONFAULTHANDLER": "1",
         "OMP_NUM_THREADS": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(ranks),
     }
-    environment |= more
-    words = [python, str(Path(__file__).with_name("torch_ranks.py")), case]
+
+
+def job_environment(ranks: int, more: dict[str, str]) -> dict[str, str]:
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    return rank_environment() | place | more
+
+
+def run(python: str, case: str, ranks: int, limit_s: float = LIMIT_S, **more: str) -> list[Ended]:
+    """Runs the ranks of a job, forks of a process that has torch; none outlives this call."""
+    job = {
+        "words": [str(HERE / "torch_ranks.py"), case],
+        "environment": job_environment(ranks, more),
+        "ranks": ranks,
+        "limit_s": limit_s,
+    }
+    forks = loaded(python)
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    forks.stdin.write(json.dumps(job) + "\n")
+    forks.stdin.flush()
+    line = forks.stdout.readline()
+    assert line, f"torch_fork.py has ended: status {forks.wait()}"
+    return [Ended(*one) for one in json.loads(line)]
+
+
+def run_anew(python: str, case: str, ranks: int, **more: str) -> list[Ended]:
+    """As run(), where the environment matters while torch is loaded."""
+    words = [python, str(HERE / "torch_ranks.py"), case]
+    environment = job_environment(ranks, more)
     started = [
         subprocess.Popen(
             words,
@@ -85,7 +126,7 @@ def run(python: str, case: str, ranks: int, limit_s: float = LIMIT_S, **more: st
         )
         for rank in range(ranks)
     ]
-    end = time.monotonic() + limit_s
+    end = time.monotonic() + LIMIT_S
     ended = []
     try:
         for process in started:
@@ -113,7 +154,8 @@ def expect_success(ended: list[Ended]) -> None:
 # The cases follow each other in one job: to start one takes longer than most of them.
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_torch__all_cases_are_right(python: str, ranks: int) -> None:
-    expect_success(run(python, ",".join(CASES), ranks))
+    # Once as processes that share nothing: no address, no order of a set.
+    expect_success((run_anew if ranks == 2 else run)(python, ",".join(CASES), ranks))
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +188,22 @@ def test_torch__a_killed_rank_is_named_on_gpus(two_gpus: str, case: str) -> None
     assert "SURVIVED" in survivor.output, survivor.output
 
 
+def test_torch__a_late_rank_is_named_on_gpus(two_gpus: str) -> None:
+    ended = run(two_gpus, "late_rank_on_gpus", 2, limit_s=60, TEST_DEVICE="cuda")
+    expect_success(ended)
+    assert all("SURVIVED" in one.output for one in ended)
+
+
+def test_torch__calls_on_streams_of_the_host_device(python: str) -> None:
+    expect_success(run(python, "calls_on_streams", 2, TUTTI_DEVICE="host"))
+
+
+def test_torch__a_late_rank_is_an_error_of_the_work(python: str) -> None:
+    ended = run(python, "late_call_on_streams", 2, limit_s=60, TUTTI_DEVICE="host")
+    expect_success(ended)
+    assert all("SURVIVED" in one.output for one in ended)
+
+
 def test_torch__reductions_compare_what_they_say(python: str) -> None:
     (first, _) = run(python, "reductions", 2)
     found = re.search(r"^compared (\d+)$", first.output, re.MULTILINE)
@@ -161,7 +219,7 @@ def test_torch__a_wrong_value_is_seen(python: str, case: str) -> None:
 
 
 def test_torch__debug_detail(python: str) -> None:
-    expect_success(run(python, "debug", 2, TORCH_DISTRIBUTED_DEBUG="DETAIL"))
+    expect_success(run_anew(python, "debug", 2, TORCH_DISTRIBUTED_DEBUG="DETAIL"))
 
 
 def test_torch__strict_makes_an_error_of_a_fall_back(python: str) -> None:
@@ -284,7 +342,7 @@ def test_torch__the_flight_recorder_keeps_the_last_calls(python: str, tmp_path: 
 
 
 def test_torch__a_wrong_number_of_recorded_calls_is_an_error(python: str) -> None:
-    for one in run(python, "way_in", 1, BACKEND="tutti", TORCH_FR_BUFFER_SIZE="many"):
+    for one in run_anew(python, "way_in", 1, BACKEND="tutti", TORCH_FR_BUFFER_SIZE="many"):
         assert one.status == 1
         assert "TORCH_FR_BUFFER_SIZE=many" in one.output
 
@@ -311,13 +369,13 @@ def installed(tmp_path: Path) -> str:
 
 def test_torch__no_import_is_needed(python: str, installed: str) -> None:
     more = {"NO_IMPORT": "1", "BACKEND": "tutti", "PYTHONPATH": installed}
-    ended = run(python, "way_in", 2, **more)
+    ended = run_anew(python, "way_in", 2, **more)
     expect_success(ended)
     assert "BACKEND tutti" in ended[0].output
 
 
 def test_torch__without_entry_points_the_name_is_unknown(python: str) -> None:
-    for one in run(python, "way_in", 2, NO_IMPORT="1", BACKEND="tutti"):
+    for one in run_anew(python, "way_in", 2, NO_IMPORT="1", BACKEND="tutti"):
         assert one.status == 1
         assert "tutti" in one.output
 
@@ -334,17 +392,17 @@ def test_torch__autoload_never_throws(python: str, installed: str, tmp_path: Pat
 
 def test_torch__replaces_gloo_on_demand(python: str, installed: str) -> None:
     more = {"NO_IMPORT": "1", "BACKEND": "gloo", "PYTHONPATH": installed}
-    ended = run(python, "way_in", 2, TUTTI_TORCH_REPLACE="gloo,nccl", **more)
+    ended = run_anew(python, "way_in", 2, TUTTI_TORCH_REPLACE="gloo,nccl", **more)
     expect_success(ended)
     # A script that asks hears its own word.
     assert "BACKEND gloo" in ended[0].output
-    for one in run(python, "way_in", 2, **more):
+    for one in run_anew(python, "way_in", 2, **more):
         assert one.status == 1, one.output  # Nothing of ours without the variable.
 
 
 def test_torch__replacing_another_backend_is_an_error(python: str, installed: str) -> None:
     more = {"NO_IMPORT": "1", "BACKEND": "gloo", "PYTHONPATH": installed}
-    for one in run(python, "way_in", 2, TUTTI_TORCH_REPLACE="mpi", **more):
+    for one in run_anew(python, "way_in", 2, TUTTI_TORCH_REPLACE="mpi", **more):
         assert one.status == 1
         assert "TUTTI_TORCH_REPLACE: mpi cannot be replaced" in one.output
 

@@ -8,6 +8,7 @@ bit by bit: sums are in the order of the ranks.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import logging
 import os
@@ -16,6 +17,7 @@ import signal
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Callable
 
 import torch
@@ -721,6 +723,28 @@ def streams() -> None:
     torch.cuda.synchronize()
     for turn, tensor in enumerate(kept):
         same(("kept", turn), tensor, torch.full((count,), float(RANKS * (turn + 1))))
+    # Waited for in any order, or never, with tensors that nobody else has.
+    few = count // 50
+    many = [torch.full((few,), float(turn)) for turn in range(100)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in many]
+    works[50].get_future().wait()
+    for turn in reversed(range(0, 100, 3)):
+        works[turn].wait()
+        same(("waited", turn), many[turn] * 1.0, torch.full((few,), float(turn * RANKS)))
+    del works
+    fillers = []
+    for _ in range(100):
+        dist.all_reduce(torch.full((few,), 1.0), async_op=True)
+        fillers.append(torch.full((few,), -1.0))
+    last = dist.all_reduce(torch.zeros(few), async_op=True)
+    last.wait(timedelta(seconds=20))
+    assert last.is_completed()
+    assert last.is_success()
+    torch.cuda.synchronize()
+    for turn, tensor in enumerate(many):
+        same(("many", turn), tensor, torch.full((few,), float(turn * RANKS)))
+    for filler in fillers:
+        same("not given to others", filler, torch.full((few,), -1.0))
     # On the host and on the GPU in one group.
     host = torch.ones(1000, device="cpu")
     dist.all_reduce(host)
@@ -868,6 +892,28 @@ def late_rank() -> None:
     print("SURVIVED", flush=True)
 
 
+def late_rank_on_gpus() -> None:
+    """As late_rank(): errors of calls on streams come with a later call."""
+    start(seconds=60)
+    group = dist.new_group(timeout=timedelta(seconds=3))
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor, group=group)
+    torch.cuda.synchronize()
+
+    def go_on() -> None:
+        while True:
+            dist.all_reduce(tensor, group=group)
+            torch.cuda.synchronize()
+
+    if RANK == RANKS - 1:
+        time.sleep(8)
+        refused(go_on, 5)
+    else:
+        words = refused(go_on, 7)
+        assert f"rank {RANKS - 1} is 1 call behind" in words, words
+    print("SURVIVED", flush=True)
+
+
 def mixed_map() -> None:
     """Up to torch 2.13 nothing is made for CUDA beside us: its tensors are refused."""
     from tutti_hpc.torch import registration
@@ -967,6 +1013,166 @@ def recorded_calls() -> None:
     else:
         time.sleep(4)
         flight_recorder.dump()
+    print("SURVIVED", flush=True)
+
+
+# ---- On the host device: what torch has of a GPU is played --------------------------------------
+
+
+class HostDevice:
+    """Streams and memory of libtutti-host-device.so; tensors in it are CPU tensors for torch."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(
+            str(Path(os.environ["TUTTI_LIBRARY_DIR"]) / "libtutti-host-device.so")
+        )
+        self.alloc = library.tutti_host_device_alloc
+        self.alloc.argtypes, self.alloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+        self.create_stream = library.tutti_host_device_create_stream
+        self.create_stream.restype = ctypes.c_void_p
+
+    def full(self, count: int, value: float) -> torch.Tensor:
+        memory = (ctypes.c_float * count).from_address(self.alloc(4 * count))
+        return torch.frombuffer(memory, dtype=torch.float32).fill_(value)
+
+
+class PlayedStream:
+    """In place of works.CallStream; `kept`: tensors that the allocator was told of."""
+
+    device = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.kept: list[torch.Tensor] = []
+        self.current = 0
+
+    def make_current(self) -> Any:
+        self.current += 1
+        return self
+
+    def restore(self, caller: Any) -> None:
+        assert caller is self
+        self.current -= 1
+
+    def keep(self, tensors: list[torch.Tensor]) -> None:
+        self.kept += tensors
+
+
+def play_gpu(current: list[Any]) -> tuple[Any, HostDevice, PlayedStream]:
+    """The group's engine, the device, the stream of async calls. `current` gets the program's."""
+    from tutti_hpc.torch import engine as engines
+
+    gpu = HostDevice()
+    current.append(gpu.create_stream())
+    engines.current_raw_stream = torch._C._cuda_getCurrentRawStream = lambda _: current[0]
+    torch.cuda.is_current_stream_capturing = lambda: False
+    side = engine()._streams[0] = PlayedStream(gpu.create_stream())
+    return engine(), gpu, side
+
+
+def calls_on_streams() -> None:
+    """The engine's calls beside the program's stream: order, numbers, what is kept how long."""
+    from tutti_hpc.torch import bindings
+    from tutti_hpc.torch import engine as engines
+
+    start()
+    current: list[Any] = []
+    ours, gpu, side = play_gpu(current)
+    limit = timedelta(seconds=20)
+
+    def plain(tensor: torch.Tensor) -> Any:
+        function = ours.functions.allreduce
+        place = tensor.data_ptr(), tensor.numel()
+        return engines.PlainCall(function, bindings.IN_PLACE, *place, 11, bindings.SUM)
+
+    def submit(tensor: torch.Tensor, call: Any = None, is_async: bool = True) -> Any:
+        used = [tensor]
+        return ours.submit_device("sum", call or plain(tensor), [tensor], is_async, 0, used)
+
+    # Waited for in any order, or never.
+    tensors = [gpu.full(1000, float(turn)) for turn in range(100)]
+    works = [submit(tensor) for tensor in tensors]
+    assert len(ours._kept) <= engines.KEPT_MAX
+    for turn in (50, 99, 3):
+        works[turn].wait(limit)
+        same(turn, tensors[turn], torch.full((1000,), float(turn * RANKS)))
+    assert works[7].is_completed()
+    assert works[7].is_success()
+    assert works[7].exception() is None
+    for turn, tensor in enumerate(tensors):
+        same(turn, tensor, torch.full((1000,), float(turn * RANKS)))
+    # What is over or was waited for is kept no longer; the waiting stream decides for how long.
+    side.kept.clear()
+    for _ in range(2 * engines.KEPT_UNASKED):
+        submit(tensors[0]).wait(limit)
+    assert len(ours._kept) <= 1 + engines.KEPT_UNASKED, ours._kept
+    assert not side.kept
+    waited_elsewhere = submit(tensors[0])
+    work, current[0] = current[0], gpu.create_stream()
+    waited_elsewhere.wait(limit)
+    current[0] = work
+    assert [tensor is tensors[0] for tensor in side.kept] == [True]
+    assert waited_elsewhere.result()[0] is tensors[0]
+    # A call with something of torch's in it, and one in which that fails.
+    side.kept.clear()
+    tensor = gpu.full(1000, 1.0)
+
+    def twice(comm: int, stream: Any) -> int:
+        assert side.current == 1
+        return plain(tensor)(comm, stream) or plain(tensor)(comm, stream)
+
+    submit(tensor, twice).wait(limit)
+    same("twice", tensor, torch.full((1000,), float(RANKS * RANKS)))
+
+    def fails(comm: int, stream: Any) -> int:
+        plain(tensor)(comm, stream)
+        raise MemoryError
+
+    try:
+        submit(tensor, fails)
+    except MemoryError:
+        assert [one is tensor for one in side.kept] == [True]
+    else:
+        raise AssertionError("the call's error was lost")
+    assert side.current == 0
+    # On the program's own stream, and what is behind it.
+    submit(tensor, is_async=False)
+    submit(tensor).wait(limit)
+    same("in order", tensor, torch.full((1000,), float(RANKS**5)))
+    # The end of the group waits for its calls, and takes no work's result.
+    last = submit(tensor)
+    dist.destroy_process_group()
+    assert last.wait()
+    assert last.is_success()
+    same("after the end", tensor, torch.full((1000,), float(RANKS**6)))
+
+
+def late_call_on_streams() -> None:
+    """A call that a rank lacks: the work says so, also when the group has been ended."""
+    from tutti_hpc.torch import bindings
+    from tutti_hpc.torch import engine as engines
+
+    start(seconds=2)
+    ours, gpu, _ = play_gpu([])
+    tensor = gpu.full(1000, 1.0)
+
+    def submit() -> Any:
+        place = tensor.data_ptr(), tensor.numel()
+        function = ours.functions.allreduce
+        call = engines.PlainCall(function, bindings.IN_PLACE, *place, 11, bindings.SUM)
+        return ours.submit_device("sum", call, [tensor], True, 0, [tensor])
+
+    submit().wait(timedelta(seconds=20))
+    if RANK == 0:
+        lacking = submit()
+        refused(lambda: lacking.wait(timedelta(seconds=20)), 10)
+        assert lacking.is_completed()
+        assert not lacking.is_success()
+        dist.destroy_process_group()
+        refused(lacking.wait, 1)
+        assert not lacking.is_success()
+    else:
+        time.sleep(6)
     print("SURVIVED", flush=True)
 
 

@@ -140,6 +140,18 @@ class Functions:
         self._abort.argtypes = [_P]
         self._status = library.tutti_comm_status
         self._status.argtypes = [_P]
+        # Plain functions, not methods: a call on a GPU is made of a few of them.
+        self.order = library.tutti_comm_order
+        self.order.argtypes = [_P, _P, _P]
+        self.mark = library.tutti_comm_mark
+        self.mark.argtypes = [_P, _P]
+        self.calls = library.tutti_comm_calls
+        self.calls.argtypes = [_P]
+        self.calls.restype = ctypes.c_uint64
+        self.wait_on = library.tutti_comm_wait_on
+        self.wait_on.argtypes = [_P, ctypes.c_uint64, _P]
+        self._test = library.tutti_comm_test
+        self._test.argtypes = [_P, ctypes.c_uint64, ctypes.POINTER(_I)]
         self._error = library.tutti_error_string
         self._error.argtypes = [_P]
         self._error.restype = ctypes.c_char_p
@@ -167,6 +179,12 @@ class Functions:
     def status(self, comm: int) -> int:
         """What broke the communicator, also a call on a stream; never waits."""
         return int(self._status(comm))
+
+    def test(self, comm: int, number: int) -> tuple[int, bool]:
+        """Whether call `number` and those before it are over: (status, answer); never waits."""
+        are_over = _I()
+        status = self._test(comm, number, ctypes.byref(are_over))
+        return int(status), bool(are_over.value)
 
     def error(self, comm: int | None) -> str:
         """Words about the last failure of `comm`, or of this thread's last call without one."""

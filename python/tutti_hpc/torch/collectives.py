@@ -17,7 +17,7 @@ import torch
 from torch._C._distributed_c10d import ReduceOp
 
 from tutti_hpc.torch import bindings, reductions
-from tutti_hpc.torch.engine import Call, Engine
+from tutti_hpc.torch.engine import Call, Engine, PlainCall, profiler_is_on
 from tutti_hpc.torch.flight_recorder import recorder
 from tutti_hpc.torch.works import NO_TIMEOUT, FinishedWork
 
@@ -141,6 +141,7 @@ class Collectives:
     """For a class that torch knows as a process group or a backend."""
 
     _engine: Engine
+    _has_checked_cuda = False
 
     # ---- How a call goes its way ----------------------------------------------------------------
 
@@ -158,10 +159,16 @@ class Collectives:
             call = recorder.record(self._engine, what, call, results, used, inputs)
         tensor = used[0]
         if tensor.is_cpu:
-            return self._engine.submit_host(what, call, results, is_async)
+            return self._engine.submit_host(what, call, results, is_async, used)
         if tensor.is_cuda:
-            self._check_cuda()
-            return self._engine.submit_device(what, call, results, is_async, tensor.device, used)
+            if not self._has_checked_cuda:
+                self._check_cuda()
+                self._has_checked_cuda = True
+            submit, device = self._engine.submit_device, tensor.get_device()
+            if profiler_is_on():
+                with torch.profiler.record_function(f"tutti:{what}"):
+                    return submit(what, call, results, is_async, device, used)
+            return submit(what, call, results, is_async, device, used)
         raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
 
     def _check_cuda(self) -> None:
@@ -197,23 +204,28 @@ class Collectives:
     def _allreduce_call(self, tensor: torch.Tensor, reduction: reductions.Reduction) -> Call:
         functions, ranks = self._engine.functions, self._engine.ranks
 
-        def call(comm: int, stream: Any) -> int:
-            buffer = _readable(reduction.before(tensor))
-            status = functions.allreduce(
-                comm,
+        def on(buffer: torch.Tensor) -> PlainCall:
+            return PlainCall(
+                functions.allreduce,
                 bindings.IN_PLACE,
                 buffer.data_ptr(),
                 buffer.numel(),
                 reduction.type,
                 reduction.op,
-                stream,
             )
+
+        if reduction.is_plain and _is_plain(tensor):
+            return on(tensor)
+
+        def call(comm: int, stream: Any) -> int:
+            buffer = _readable(reduction.before(tensor))
+            status = on(buffer)(comm, stream)
             if status == 0:
                 reduction.after(buffer, ranks)
                 _settle(buffer, tensor)
             return status
 
-        return call if reduction.is_plain and _is_plain(tensor) else _no_grad(call)
+        return _no_grad(call)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         """Reduces each tensor in place; small ones of one type in one call."""
@@ -234,7 +246,7 @@ class Collectives:
             call = _in_turn(
                 [self._allreduce_call(tensor, one) for tensor, one in zip(tensors, found)]
             )
-        return self._submit(what, call, tensors, _is_async(opts), tensors)
+        return self._submit(what, call, tensors, _is_async(opts), list(tensors))
 
     def _flat_allreduce_call(
         self, tensors: list[torch.Tensor], reduction: reductions.Reduction
@@ -302,28 +314,32 @@ class Collectives:
         reduction = reductions.find(operation, output.dtype, what)
         # MPI's calls take no buffers that overlap, FSDP's have them.
         overlaps = _overlap(input, output)
-        is_simple = reduction.is_plain and not overlaps and _is_plain(input) and _is_plain(output)
+
+        def on(source: torch.Tensor, buffer: torch.Tensor) -> PlainCall:
+            return PlainCall(
+                functions.reduce_scatter_block,
+                source.data_ptr(),
+                buffer.data_ptr(),
+                buffer.numel(),
+                reduction.type,
+                reduction.op,
+            )
+
+        if reduction.is_plain and not overlaps and _is_plain(input) and _is_plain(output):
+            return on(input, output)
 
         def call(comm: int, stream: Any) -> int:
             source = _readable(reduction.before(input))
             buffer = _writable(output)
             if overlaps and buffer is output:
                 buffer = torch.empty_like(output)
-            status = functions.reduce_scatter_block(
-                comm,
-                source.data_ptr(),
-                buffer.data_ptr(),
-                buffer.numel(),
-                reduction.type,
-                reduction.op,
-                stream,
-            )
+            status = on(source, buffer)(comm, stream)
             if status == 0:
                 reduction.after(buffer, ranks)
                 _settle(buffer, output)
             return status
 
-        return call if is_simple else _no_grad(call)
+        return _no_grad(call)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Several reduce_scatter_single in one work."""
@@ -393,18 +409,18 @@ class Collectives:
             return self._fall_back(reason, ("broadcast",), [tensor], opts)
         functions, root = self._engine.functions, _root(opts)
         is_root = root == self._engine.rank
-        is_plain = _is_plain(tensor)
+
+        def on(buffer: torch.Tensor) -> PlainCall:
+            return PlainCall(functions.bcast, buffer.data_ptr(), buffer.nbytes, bindings.BYTE, root)
 
         def call(comm: int, stream: Any) -> int:
             buffer = _readable(tensor) if is_root else _writable(tensor)
-            status = functions.bcast(
-                comm, buffer.data_ptr(), buffer.nbytes, bindings.BYTE, root, stream
-            )
+            status = on(buffer)(comm, stream)
             if status == 0 and not is_root:
                 _settle(buffer, tensor)
             return status
 
-        run = call if is_plain else _no_grad(call)
+        run = on(tensor) if _is_plain(tensor) else _no_grad(call)
         return self._submit("broadcast", run, [tensor], _is_async(opts), [tensor])
 
     def all_gather_single(
@@ -428,24 +444,24 @@ class Collectives:
         # The own block may lie in the output; elsewhere there it would be overwritten.
         is_in_place = input.data_ptr() == output.data_ptr() + rank * input.nbytes
         is_simple = _is_plain(input) and _is_plain(output)
-        is_lost = _overlap(input, output) and not (is_simple and is_in_place)
+
+        def on(source: Any, buffer: torch.Tensor) -> PlainCall:
+            return PlainCall(
+                functions.allgather, source, buffer.data_ptr(), input.nbytes, bindings.BYTE
+            )
+
+        if is_simple and (is_in_place or not _overlap(input, output)):
+            return on(bindings.IN_PLACE if is_in_place else input.data_ptr(), output)
 
         def call(comm: int, stream: Any) -> int:
-            source = _apart(_readable(input), [output]) if is_lost else _readable(input)
+            source = _apart(_readable(input), [output])
             buffer = _writable(output)
-            status = functions.allgather(
-                comm,
-                bindings.IN_PLACE if is_simple and is_in_place else source.data_ptr(),
-                buffer.data_ptr(),
-                source.nbytes,
-                bindings.BYTE,
-                stream,
-            )
+            status = on(source.data_ptr(), buffer)(comm, stream)
             if status == 0:
                 _settle(buffer, output)
             return status
 
-        return call if is_simple and not is_lost else _no_grad(call)
+        return _no_grad(call)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Several all_gather_single in one work."""
@@ -630,38 +646,36 @@ class Collectives:
             sent = _row_bytes(what, "input", input, input_splits, ranks)
             received = _row_bytes(what, "output", output, output_splits, ranks)
 
-        overlaps = _overlap(input, output)
-
-        def call(comm: int, stream: Any) -> int:
-            source = _apart(_readable(input), [output])
-            buffer = _writable(output)
+        def on(source: torch.Tensor, buffer: torch.Tensor) -> PlainCall:
             if is_equal:
-                status = functions.alltoall(
-                    comm,
+                return PlainCall(
+                    functions.alltoall,
                     source.data_ptr(),
                     buffer.data_ptr(),
                     source.nbytes // ranks,
                     bindings.BYTE,
-                    stream,
                 )
-            else:
-                status = functions.alltoallv(
-                    comm,
-                    source.data_ptr(),
-                    _numbers(sent),
-                    _numbers(_sums(sent)),
-                    buffer.data_ptr(),
-                    _numbers(received),
-                    _numbers(_sums(received)),
-                    bindings.BYTE,
-                    stream,
-                )
+            return PlainCall(
+                functions.alltoallv,
+                source.data_ptr(),
+                _numbers(sent),
+                _numbers(_sums(sent)),
+                buffer.data_ptr(),
+                _numbers(received),
+                _numbers(_sums(received)),
+                bindings.BYTE,
+            )
+
+        def call(comm: int, stream: Any) -> int:
+            source = _apart(_readable(input), [output])
+            buffer = _writable(output)
+            status = on(source, buffer)(comm, stream)
             if status == 0:
                 _settle(buffer, output)
             return status
 
-        is_simple = _is_plain(input) and _is_plain(output) and not overlaps
-        run = call if is_simple else _no_grad(call)
+        is_simple = _is_plain(input) and _is_plain(output) and not _overlap(input, output)
+        run = on(input, output) if is_simple else _no_grad(call)
         return self._submit(what, run, [output], _is_async(opts), [output, input])
 
     alltoall_base = all_to_all_single
@@ -708,10 +722,10 @@ class Collectives:
         if recorder is not None:
             call = recorder.record(engine, "barrier", call, [], [], [])
         if limit > timedelta(0) and limit < engine.timeout and not _is_async(opts):
-            work = engine.submit_host("barrier", call, [], True)
+            work = engine.submit_host("barrier", call, [], True, [])
             work.wait(limit)
             return work
-        return engine.submit_host("barrier", call, [], _is_async(opts))
+        return engine.submit_host("barrier", call, [], _is_async(opts), [])
 
     def monitored_barrier(
         self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False

@@ -17,7 +17,7 @@ import queue
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from datetime import timedelta
 from typing import Any, Callable, Optional
 
@@ -28,9 +28,16 @@ from torch._C import _distributed_c10d as c10d
 from tutti_hpc.torch import bindings, store_bootstrap
 from tutti_hpc.torch.flight_recorder import recorder
 from tutti_hpc.torch.store_bootstrap import StoreBootstrap
-from tutti_hpc.torch.works import CallStream, FinishedWork, OrderedWork, QueuedWork, StreamWork
+from tutti_hpc.torch.works import (
+    CallStream,
+    FinishedWork,
+    OrderedWork,
+    QueuedWork,
+    StreamWork,
+)
 
 profiler_is_on = torch.autograd._profiler_enabled
+current_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None: no CUDA.
 log = logging.getLogger("tutti_hpc.torch")
 # How long the end of the process waits for calls that nobody has waited for, s.
 EXIT_WAIT_S = 5.0
@@ -48,6 +55,27 @@ NET = "net:"
 # (communicator, stream) -> status of the C API.
 Call = Callable[[int, Any], int]
 fallbacks: Counter[str] = Counter()
+# Calls on CUDA tensors whose tensors are kept for works that nobody has waited for: at most, and as
+# many without a look whether they are over.
+KEPT_MAX = 32
+KEPT_UNASKED = 4
+
+
+class PlainCall:
+    """One function of the C API on tensors as they are: nothing of torch's runs in the call.
+
+    It has their addresses alone: who makes the call later keeps the tensors.
+    """
+
+    __slots__ = ("arguments", "function")
+
+    def __init__(self, function: Callable[..., int], *arguments: Any) -> None:
+        self.function = function
+        self.arguments = arguments
+
+    def __call__(self, comm: int, stream: Any) -> int:
+        """The status of the C API."""
+        return self.function(comm, *self.arguments, stream)
 
 
 def is_strict() -> bool:
@@ -82,7 +110,9 @@ class Engine:
         self._queue: queue.SimpleQueue[Optional[QueuedWork]] = queue.SimpleQueue()
         self._pending_lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
-        self._streams: dict[Any, Any] = {}
+        self._streams: dict[int, CallStream] = {}
+        # By number, of works that are out: tensors that the allocator must keep.
+        self._kept: deque[tuple[int, list[torch.Tensor], CallStream]] = deque()
         self._gloo: Any = None
         self._nccl: Any = None
         self._process = os.getpid()
@@ -101,21 +131,32 @@ class Engine:
         if status:
             self.fail(what, comm, status)
 
-    def submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
-        """A call on host tensors in its turn. Not async: the work that is returned is over."""
+    def submit_host(
+        self, what: str, call: Call, tensors: Any, is_async: bool, used: list[torch.Tensor]
+    ) -> Any:
+        """A call on host tensors in its turn. Not async: the work that is returned is over.
+
+        `used`: the tensors that the call reads or writes, kept until it was made.
+        """
         if profiler_is_on():
             # Torch has no events of its own for a group that is a Python class.
             with torch.profiler.record_function(f"tutti:{what}"):
-                return self._submit_host(what, call, tensors, is_async)
-        return self._submit_host(what, call, tensors, is_async)
+                return self._submit_host(what, call, tensors, is_async, used)
+        return self._submit_host(what, call, tensors, is_async, used)
 
-    def _submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
+    def _submit_host(
+        self, what: str, call: Call, tensors: Any, is_async: bool, used: list[torch.Tensor]
+    ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
         if not is_async and self.pending == 0:
             self.run_host(what, call)
             return FinishedWork(tensors)
-        work = self.enqueue(lambda: self.run_host(what, call), what, tensors)
+
+        def run(_kept: list[torch.Tensor] = used) -> None:
+            self.run_host(what, call)
+
+        work = self.enqueue(run, what, tensors)
         if not is_async:
             work.wait()
         return work
@@ -156,58 +197,96 @@ class Engine:
     # ---- CUDA tensors ---------------------------------------------------------------------------
 
     def submit_device(
-        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
+        self,
+        what: str,
+        call: Call,
+        tensors: Any,
+        is_async: bool,
+        device: int,
+        used: list[torch.Tensor],
     ) -> Any:
         """A call on the current stream, or (async) on one of ours that waits for it.
 
-        `used`: the tensors that the call reads or writes, so that the allocator keeps them.
+        `used`: the tensors that the call reads or writes, in a list of their own, so that the
+        allocator keeps them.
         """
-        if profiler_is_on():
-            with torch.profiler.record_function(f"tutti:{what}"):
-                return self._submit_device(what, call, tensors, is_async, device, used)
-        return self._submit_device(what, call, tensors, is_async, device, used)
-
-    def _submit_device(
-        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
-    ) -> Any:
-        self._refuse_if_closed()
+        if self._broken is not None:
+            raise self._broken
         self.sequence += 1
+        # Objects for streams and events cost as much as all else of a call.
+        current = current_raw_stream(device)
         # In a graph calls of a group follow each other: nobody orders those of two streams there.
         if not is_async or torch.cuda.is_current_stream_capturing():
-            # Objects for streams and events cost as much as all else of such a call.
-            number = torch._C._cuda_getCurrentRawStream(device.index)
-            self._launch(what, call, number)
-            return OrderedWork(tensors, device, number)
+            with self._device_lock:
+                comm = self.device or self._make_device()
+                status = call(comm, current)
+            if status:
+                self.fail(what, comm, status)
+            return OrderedWork(tensors, device, current)
         stream = self._streams.get(device)
         if stream is None:
             stream = self._streams[device] = CallStream(device)
-        stream.wait_for_current()
-        event = torch.cuda.Event()
-        caller = stream.make_current()  # What the call copies goes there, too.
-        try:
-            self._launch(what, call, stream.number)
-            event.record(stream.stream)
-        finally:
-            stream.restore(caller)
-            for tensor in used:
-                tensor.record_stream(stream.stream)
-        return StreamWork(tensors, stream, event, self._device_failure)
-
-    def _launch(self, what: str, call: Call, stream: int) -> None:
+        functions, own = self.functions, stream.number
         with self._device_lock:
-            comm = self.device
-            if comm == 0:
-                comm = self._make_device()
-            status = call(comm, stream)
+            comm = self.device or self._make_device()
+            status = functions.order(comm, current, own)
+            if type(call) is PlainCall:
+                status = status or call(comm, own)
+            else:
+                caller = stream.make_current()  # What the call copies goes there, too.
+                try:
+                    status = status or call(comm, own) or functions.mark(comm, own)
+                except BaseException:  # A part of it may be under way.
+                    stream.keep(used)
+                    raise
+                finally:
+                    stream.restore(caller)
+            number = functions.calls(comm)
+            self._keep(comm, number, used, stream)
         if status:
             self.fail(what, comm, status)
+        return StreamWork(self, tensors, stream, number, used, current)
+
+    def _keep(self, comm: int, number: int, used: list[torch.Tensor], stream: CallStream) -> None:
+        """Tensors of a call, until it is over or its work is waited for, which empties the list."""
+        kept = self._kept
+        kept.append((number, used, stream))
+        while not kept[0][1] and len(kept) > 1:
+            kept.popleft()
+        while len(kept) > KEPT_UNASKED and self.functions.test(comm, kept[0][0])[1]:
+            kept.popleft()[1].clear()
+        if len(kept) > KEPT_MAX:
+            _, oldest, on = kept.popleft()
+            on.keep(oldest)
+            oldest.clear()
+
+    def wait_on_stream(self, what: str, number: int, stream: int) -> None:
+        """What the stream gets from now on is behind a call; raises what ended it."""
+        with self._handle_lock:
+            failure = self._device_broken
+            if self.device:  # Else the end of the group has waited for its calls.
+                status = self.functions.wait_on(self.device, number, stream)
+                failure = self._error(what, None, status) if status else None
+                if status and status not in bindings.HARMLESS:
+                    self._device_broken = failure
+        if failure is not None:
+            raise failure
+
+    def is_over(self, number: int) -> bool:
+        """A call on a stream has its result, or will get none."""
+        with self._handle_lock:
+            if not self.device:
+                return True
+            status, is_over = self.functions.test(self.device, number)
+        return is_over or status != 0
 
     def _make_device(self) -> int:
         self.device = self._make_communicator("device", bindings.MEMORY_DEVICE)
         log.info("%s: CUDA tensors by Tutti on streams", self)
         return self.device
 
-    def _device_failure(self) -> Optional[BaseException]:
+    def device_failure(self) -> Optional[BaseException]:
+        """What broke the communicator on the GPU."""
         with self._handle_lock:
             if self._device_broken is None and self.device:
                 status = self.functions.status(self.device)
@@ -365,10 +444,16 @@ class Engine:
     def _destroy(self) -> None:
         with self._handle_lock:
             comms = [comm for comm in (self.host, self.device) if comm]
-            self.host = self.device = 0
+            device, self.host, self.device = self.device, 0, 0
         for comm in comms:
-            if self.functions.destroy(comm):  # A call on a stream that nobody has asked about.
+            status = self.functions.destroy(comm)
+            if status:  # A call on a stream that nobody has asked about.
                 log.error("%s: its last calls failed: %s", self, self.functions.error(None))
+            if status and comm == device:
+                self._device_broken = self._device_broken or self._error("a call", None, status)
+                for _, used, stream in self._kept:  # They may run on for a while.
+                    stream.keep(used)
+        self._kept.clear()
 
     def _stop(self, what: str) -> None:
         with self._pending_lock:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
 from typing import Any, Callable, Optional
 
@@ -12,6 +13,7 @@ import torch
 from torch._C._distributed_c10d import Work
 
 NO_TIMEOUT = timedelta(0)
+POLL_S = 20e-6  # Between looks at a call on a GPU.
 _futures_lock = threading.Lock()
 
 
@@ -177,7 +179,7 @@ class QueuedWork(_AwaitedWork):
 class OrderedWork(_AwaitedWork):
     """Of a call on the caller's CUDA stream, `number`: what comes there next is behind it."""
 
-    def __init__(self, tensors: Any, device: torch.device, number: int) -> None:
+    def __init__(self, tensors: Any, device: int, number: int) -> None:
         super().__init__()
         self._tensors = tensors
         self._device = device
@@ -190,9 +192,9 @@ class OrderedWork(_AwaitedWork):
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Orders the current stream; with a time-out it blocks the host, as in-tree NCCL does."""
-        if torch._C._cuda_getCurrentRawStream(self._device.index) != self._number:
+        if torch._C._cuda_getCurrentRawStream(self._device) != self._number:
             torch.cuda.current_stream(self._device).wait_stream(self._stream())
-        if timeout > NO_TIMEOUT:
+        if timeout is not NO_TIMEOUT and timeout > NO_TIMEOUT:
             self._stream().synchronize()
         return True
 
@@ -214,41 +216,28 @@ class OrderedWork(_AwaitedWork):
             return _stream_future(self._device, self._tensors)
 
 
-def _stream_future(device: torch.device, tensors: Any) -> torch.futures.Future[Any]:
+def _stream_future(device: int, tensors: Any) -> torch.futures.Future[Any]:
     """Of what the current stream has done when it is there."""
-    future: torch.futures.Future[Any] = torch.futures.Future(devices=[device])
+    future: torch.futures.Future[Any] = torch.futures.Future(devices=[torch.device("cuda", device)])
     future.set_result(tensors)
     return future
 
 
 class CallStream:
-    """A stream for calls that go on beside the caller's, without objects made for each of them.
+    """A stream for calls that go on beside the caller's."""
 
-    A call from a program that is bound by its processor, as small steps of DDP are, would cost
-    twice its launch in contexts and events of Python.
-    """
-
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: int) -> None:
         self.device = device
         self.stream = torch.cuda.Stream(device)
         self.number = self.stream.cuda_stream
-        self._before = torch.cuda.Event()
-        self._before_lock = threading.Lock()
-
-    def wait_for_current(self) -> None:
-        """What the caller's stream has now comes first."""
-        current = torch.cuda.current_stream(self.device)
-        with self._before_lock:
-            self._before.record(current)
-            self.stream.wait_event(self._before)  # Of that recording, whatever is recorded later.
 
     def make_current(self) -> Any:
-        """For this thread; what restore() takes."""
-        if torch._C._cuda_getDevice() != self.device.index:
+        """For this thread; what restore() takes. Without the objects of a torch.cuda.stream()."""
+        if torch._C._cuda_getDevice() != self.device:
             context = torch.cuda.stream(self.stream)
             context.__enter__()
             return context
-        caller = torch._C._cuda_getCurrentStream(self.device.index)
+        caller = torch._C._cuda_getCurrentStream(self.device)
         stream = self.stream
         torch._C._cuda_setStream(stream.stream_id, stream.device_index, stream.device_type)
         return caller
@@ -261,52 +250,72 @@ class CallStream:
         else:
             caller.__exit__(None, None, None)
 
+    def keep(self, tensors: list[torch.Tensor]) -> None:
+        """The allocator gives their memory to nobody before the stream has done what it has now."""
+        for tensor in tensors:
+            tensor.record_stream(self.stream)
+
+    def future(self, tensors: Any) -> torch.futures.Future[Any]:
+        """Whose callbacks are ordered behind what the stream has now."""
+        caller = self.make_current()
+        try:
+            return _stream_future(self.device, tensors)
+        finally:
+            self.restore(caller)
+
 
 class StreamWork(_AwaitedWork):
-    """Of a call on a CUDA stream of ours.
+    """Of a call of the C API on a stream of ours; its number tells it.
 
-    `event` is recorded behind the call; wait() orders the current stream behind it and does not
-    block the host. `failure()` tells what broke the communicator.
+    A program that is bound by its processor, as small steps of DDP are, gets no events of torch's:
+    the communicator has some, and making one costs as much as a launch. `used`: what the allocator
+    must keep until the stream of the call's caller, `origin`, is behind the call.
     """
 
     def __init__(
         self,
+        engine: Any,
         tensors: Any,
         stream: CallStream,
-        event: Any,
-        failure: Callable[[], Optional[BaseException]],
+        number: int,
+        used: list[torch.Tensor],
+        origin: int,
     ) -> None:
         super().__init__()
+        self._engine = engine
         self._tensors = tensors
         self._stream = stream
-        self._event = event
-        self._failure = failure
+        self._number = number
+        self._used = used
+        self._origin = origin
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Orders the current stream; with a time-out it blocks the host, as in-tree NCCL does."""
-        _raise(self._failure())
-        torch.cuda.current_stream(self._stream.device).wait_event(self._event)
-        if timeout > NO_TIMEOUT:
-            self._event.synchronize()
-            _raise(self._failure())
+        stream = self._stream
+        current = torch._C._cuda_getCurrentRawStream(stream.device)
+        self._engine.wait_on_stream("a call on a stream", self._number, current)
+        if current != self._origin:
+            stream.keep(self._used)
+        self._used.clear()
+        if timeout is not NO_TIMEOUT and timeout > NO_TIMEOUT:
+            while not self._engine.is_over(self._number):
+                time.sleep(POLL_S)
+            _raise(self._engine.device_failure())
         return True
 
     def is_completed(self) -> bool:
         """The GPU has passed the call, or the communicator has failed."""
-        return bool(self._event.query()) or self._failure() is not None
+        return bool(self._engine.is_over(self._number))
 
     def is_success(self) -> bool:
         """The GPU has passed the call and nothing has failed."""
-        return bool(self._event.query()) and self._failure() is None
+        return self.is_completed() and self._engine.device_failure() is None
 
     def exception(self) -> Optional[BaseException]:
         """What broke the communicator."""
-        return self._failure()
+        failure: Optional[BaseException] = self._engine.device_failure()
+        return failure
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future whose callbacks are ordered behind the call."""
-        caller = self._stream.make_current()  # Which has the call, and maybe others behind it.
-        try:
-            return _stream_future(self._stream.device, self._tensors)
-        finally:
-            self._stream.restore(caller)
+        """A future whose callbacks are ordered behind the call, and maybe others behind it."""
+        return self._stream.future(self._tensors)

@@ -237,7 +237,7 @@ Status CclRunner::run(Scope scope, const Call& call) {
 Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_captured) {
   TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
-  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_, stream));
   if (is_captured) {
     has_captured_ = true;
     return calls_->capture(kOurs, stream, [&](bool /*is_behind_other*/) {

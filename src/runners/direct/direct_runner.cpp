@@ -182,9 +182,9 @@ Status DirectRunner::copy_input(Call* call, device::Stream stream, Lease* copy) 
 Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
   TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
-  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  const device::RelaxedCapture relaxed(api_);
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_, stream));
   if (std::exchange(has_run_, false)) {
+    const device::RelaxedCapture relaxed(api_);
     // Its words have come; what is left is the end of its kernel.
     TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
   }
@@ -217,7 +217,7 @@ std::uint64_t signature_of(const Call& call, const DirectLaunch& launch, std::si
 Status DirectRunner::capture(const Call& call, device::Stream stream) {
   TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
-  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_, stream));
   DirectTuning tuning = options_.tuning;
   tuning.blocks_max = std::min(tuning.blocks_max, kDirectCapturedBlocksMax);
   tuning.blocks = std::min(tuning.blocks, kDirectCapturedBlocksMax);

@@ -461,6 +461,16 @@ class HostApi final : public Api {
     current_ordinal = static_cast<int>(reinterpret_cast<std::intptr_t>(previous)) - 1;
   }
 
+  int stream_device(Stream stream) override {
+    const auto queue = find_stream(stream);
+    return queue.ok() ? (*queue)->device() : Api::stream_device(stream);
+  }
+
+  std::uint64_t stream_id(Stream stream) override {
+    const auto queue = find_stream(stream);
+    return queue.ok() ? (*queue)->id() : 0;
+  }
+
   bool orders_graphs() const override { return true; }
 
   Result<bool> is_capturing(Stream stream) override {
@@ -595,6 +605,13 @@ void tutti_host_device_free(void* pointer) {
     // Nothing to tell an error to; a wrong pointer changes nothing.
     static_cast<void>(host_device::make_api()->free_device(pointer).ok());
   }
+}
+
+Stream tutti_host_device_create_stream() {
+  const int ordinal = host_device::current_ordinal;
+  const tutti::Result<Stream> stream =
+      host_device::make_api()->create_stream(ordinal < 0 ? 0 : ordinal);
+  return stream.ok() ? *stream : nullptr;
 }
 
 void tutti_host_device_enqueue(Stream stream, void (*function)(void*), void* argument) {

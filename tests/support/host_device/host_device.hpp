@@ -55,6 +55,10 @@ TUTTI_HOST_DEVICE_API void tutti_host_device_free(void* pointer);
 TUTTI_HOST_DEVICE_API void tutti_host_device_enqueue(tutti::device::Stream stream,
                                                      void (*function)(void*), void* argument);
 
+/// A stream of the calling thread's current ordinal, until the process ends; null: there is no
+/// thread.
+TUTTI_HOST_DEVICE_API tutti::device::Stream tutti_host_device_create_stream();
+
 /// As a program captures a graph: what is queued on `stream`, and on streams that wait for events
 /// of it, goes into the graph, whose launches run it in the order in which it was captured. The
 /// graph is gone when it was destroyed and its launches are over.

@@ -4,6 +4,7 @@
 // Streams and events of the host device: a stream is a thread that runs its queue in order.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -76,6 +77,7 @@ struct HostGraph {
 class HostStream {
  public:
   explicit HostStream(int device) : device_(device), thread_([this] { work(); }) {}
+  std::uint64_t id() const { return id_; }
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
   ~HostStream() { finish(); }
@@ -167,6 +169,8 @@ class HostStream {
   }
 
   static inline thread_local const HostStream* running_ = nullptr;
+  static inline std::atomic<std::uint64_t> ids_ = 0;
+  const std::uint64_t id_ = ++ids_;
 
   const int device_;
   std::mutex mutex_;

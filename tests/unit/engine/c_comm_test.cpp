@@ -109,6 +109,12 @@ TEST(CComm, calls__without_a_communicator) {
   EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_barrier(nullptr, TUTTI_BLOCKING));
   EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_status(nullptr));
   EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_wait(nullptr));
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_order(nullptr, nullptr, nullptr));
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_mark(nullptr, nullptr));
+  EXPECT_EQ(0U, tutti_comm_calls(nullptr));
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_wait_on(nullptr, 0, nullptr));
+  int are_over = 0;
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_test(nullptr, 0, &are_over));
   EXPECT_STRNE("", tutti_error_string(nullptr));
   EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(nullptr));
   char* const plan = tutti_comm_plan_json(nullptr, "{}");
@@ -351,6 +357,86 @@ TEST(CComm, streams__the_call_returns_before_its_peers_come) {
     }
     ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
     EXPECT_TRUE(data.all(4));
+  });
+}
+
+TEST(CComm, streams__a_call_beside_the_callers_own_work) {
+  on_ranks(2, [](Rank& self) {
+    device::Api* const api = Process::get().device();
+    const device::Stream work = *api->create_stream(self.rank);
+    const device::Stream beside = *api->create_stream(self.rank);
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_wait_on(self.comm, 1, work));
+    DeviceInts data(100, 0);
+    for (int turn = 1; turn <= 40; ++turn) {
+      const std::uint64_t before = tutti_comm_calls(self.comm);
+      std::atomic<bool> may_go_on = false;
+      struct Fill {
+        DeviceInts& data;
+        std::atomic<bool>& may_go_on;
+        std::int32_t value;
+      } fill{data, may_go_on, turn + self.rank};
+      tutti_host_device_enqueue(
+          work,
+          [](void* argument) {
+            Fill& it = *static_cast<Fill*>(argument);
+            it.may_go_on.wait(false);
+            std::fill_n(it.data.data(), 100, it.value);
+          },
+          &fill);
+      ASSERT_EQ(TUTTI_OK, tutti_comm_order(self.comm, work, beside)) << self.words();
+      ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, beside)) << self.words();
+      const std::uint64_t calls = tutti_comm_calls(self.comm);
+      EXPECT_EQ(before + 1, calls);
+      int are_over = 1;
+      ASSERT_EQ(TUTTI_OK, tutti_comm_test(self.comm, calls, &are_over));
+      EXPECT_EQ(0, are_over);
+      ASSERT_EQ(TUTTI_OK, tutti_comm_wait_on(self.comm, calls, work)) << self.words();
+      std::atomic<std::int32_t> seen = 0;
+      struct Look {
+        DeviceInts& data;
+        std::atomic<std::int32_t>& seen;
+      } look{data, seen};
+      tutti_host_device_enqueue(
+          work,
+          [](void* argument) {
+            const Look& it = *static_cast<Look*>(argument);
+            it.seen = it.data.data()[99];
+          },
+          &look);
+      may_go_on = true;
+      may_go_on.notify_all();
+      ASSERT_TRUE(api->wait_stream(work).ok());
+      EXPECT_EQ(2 * turn + 1, seen);
+      ASSERT_EQ(TUTTI_OK, tutti_comm_test(self.comm, calls, &are_over));
+      EXPECT_NE(0, are_over);
+    }
+    const std::uint64_t last = tutti_comm_calls(self.comm);
+    int are_over = 1;
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_test(self.comm, last, nullptr));
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_test(self.comm, last + 1, &are_over));
+    EXPECT_EQ(0, are_over);
+    EXPECT_NE(
+        std::string::npos,
+        std::string(tutti_error_string(nullptr)).find("has made 40 calls on streams, not 41"));
+    tutti_host_device_begin_capture(work);
+    EXPECT_EQ(TUTTI_ERROR_UNSUPPORTED, tutti_comm_mark(self.comm, work));
+    std::atomic<bool> may_begin = false;
+    tutti_host_device_enqueue(
+        beside, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); }, &may_begin);
+    ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, beside)) << self.words();
+    EXPECT_EQ(TUTTI_ERROR_UNSUPPORTED, tutti_comm_wait_on(self.comm, last + 1, work));
+    EXPECT_EQ(TUTTI_OK, tutti_comm_wait_on(self.comm, last + 1, nullptr));
+    may_begin = true;
+    may_begin.notify_all();
+    EXPECT_EQ(TUTTI_ERROR_UNSUPPORTED, tutti_comm_order(self.comm, work, beside));
+    EXPECT_EQ(TUTTI_ERROR_UNSUPPORTED, tutti_comm_order(self.comm, beside, work));
+    tutti_host_device_destroy_graph(tutti_host_device_end_capture(work));
+    EXPECT_EQ(TUTTI_OK, tutti_comm_mark(self.comm, work));
+    EXPECT_EQ(last + 2, tutti_comm_calls(self.comm));
+    EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(self.comm));
+    self.comm = nullptr;
+    EXPECT_TRUE(api->destroy_stream(work).ok());
+    EXPECT_TRUE(api->destroy_stream(beside).ok());
   });
 }
 

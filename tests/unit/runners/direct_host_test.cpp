@@ -766,7 +766,7 @@ TEST(DirectHost, run__two_communicators_at_once) {
       *complaint = runner.status().message();
       return;
     }
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < (kIsSanitized ? 150 : 500); ++i) {
       Given given{.collective = kCarried[static_cast<std::size_t>(begin + i) % std::size(kCarried)],
                   .ranks = 3,
                   .root = i % 3,
@@ -803,7 +803,7 @@ TEST(DirectHost, run__communicators_of_one_process_take_turns_in_its_rings) {
     const auto memory =
         HostMemory::make({.ring_bytes = smallest_ring(kRanks), .blocks_bytes = 64 << 10});
     std::vector<std::unique_ptr<DirectHostRunner>> runners(kCommunicators);
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < (kIsSanitized ? 500 : 2000); ++i) {
       auto& runner = runners[draw(5, 1, static_cast<std::uint64_t>(i)) % kCommunicators];
       if (i % 50 == 0) {
         runner.reset();  // Freed while others may still read.

@@ -108,6 +108,127 @@ TEST_F(StreamCallsTest, add__a_call_on_another_stream_waits_for_the_one_before) 
   EXPECT_EQ(done_, 2);
 }
 
+TEST_F(StreamCallsTest, wait_on_stream__waits_for_that_call_and_none_behind_it) {
+  Calls calls(*api_, member(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  ASSERT_TRUE(calls.wait_on_stream(1, streams_[1]).ok());
+  std::atomic<bool> is_behind = false;
+  tutti_host_device_enqueue(
+      streams_[1], [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &is_behind);
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(is_behind);
+  gate_.release();
+  EXPECT_TRUE(comes_true([&] { return is_behind.load(); }));
+  EXPECT_EQ(done_, 1);
+  EXPECT_TRUE(*calls.are_over(1));
+  EXPECT_FALSE(*calls.are_over(2));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, calls.wait_on_stream(3, streams_[1]).code());
+  gate_.release();
+  EXPECT_TRUE(calls.drain().ok());
+  EXPECT_TRUE(calls.wait_on_stream(2, streams_[1]).ok());
+}
+
+TEST_F(StreamCallsTest, mark__is_a_call_behind_what_its_stream_has) {
+  Calls calls(*api_, member(0));
+  EXPECT_TRUE(calls.mark(streams_[0]).ok());  // Behind nothing.
+  EXPECT_EQ(0U, calls.added());
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+  tutti_host_device_enqueue(streams_[0], &held, this);
+  ASSERT_TRUE(calls.mark(streams_[0]).ok());
+  EXPECT_EQ(2U, calls.added());
+  EXPECT_TRUE(comes_true([&] { return *calls.are_over(1); }));
+  EXPECT_FALSE(*calls.are_over(2));
+  gate_.release();
+  EXPECT_TRUE(calls.drain().ok());
+  EXPECT_EQ(2, done_);
+}
+
+TEST_F(StreamCallsTest, wait_on_stream__tells_what_ended_the_calls) {
+  Calls calls(*api_, member(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  gone_ = true;
+  EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
+  EXPECT_EQ(ErrorCode::kTimeout, calls.wait_on_stream(1, streams_[1]).code());
+  gate_.release();
+}
+
+/// Many calls that are over are found by a few questions, in whatever number they are.
+TEST_F(StreamCallsTest, are_over__counts_all_that_are) {
+  constexpr int kCalls = 40;
+  Calls calls(*api_, member(0));
+  for (const int over : {0, 1, 2, 3, 15, 27, kCalls}) {
+    const std::uint64_t before = calls.added();
+    for (int call = 0; call < kCalls; ++call) {
+      ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+    }
+    gate_.release(over);
+    const std::uint64_t last = before + static_cast<std::uint64_t>(over);
+    EXPECT_TRUE(comes_true([&] { return *calls.are_over(last); }));
+    if (over < kCalls) {
+      EXPECT_FALSE(*calls.are_over(last + 1));
+    } else {
+      EXPECT_EQ(ErrorCode::kInvalidArgument, calls.are_over(last + 1).status().code());
+    }
+    gate_.release(kCalls - over);
+    ASSERT_TRUE(calls.drain().ok());
+  }
+}
+
+/// Memory of a call that is over is free for the next one.
+TEST_F(StreamCallsTest, add__gives_back_what_calls_have_leased) {
+  Scratch scratch(api_.get(), Bytes{1} << 20);
+  {
+    Calls calls(*api_, member(0));
+    void* first = nullptr;
+    for (int call = 0; call < 5; ++call) {
+      void* taken = nullptr;
+      const auto lease = [&](Lease* of_call) -> Status {
+        TUTTI_ASSIGN_OR_RETURN(*of_call, scratch.device(0, 1 << 20, /*may_wait=*/false));
+        taken = of_call->data();
+        return {};
+      };
+      ASSERT_TRUE(calls.add(streams_[0], lease).ok());
+      ASSERT_TRUE(api_->wait_stream(streams_[0]).ok());
+      first = call == 0 ? taken : first;
+      EXPECT_EQ(first, taken);
+    }
+  }
+}
+
+/// Also what nobody has asked about when it ended, and what is found when it is over.
+TEST_F(StreamCallsTest, wait_on_stream__tells_what_the_library_says_of_calls_that_are_over) {
+  Calls calls(*api_, member(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+  EXPECT_TRUE(comes_true([&] { return *calls.are_over(1); }));
+  EXPECT_TRUE(calls.wait_on_stream(1, streams_[1]).ok());
+  outcome_ = Status(ErrorCode::kLibraryFailed, "what the library says");
+  EXPECT_EQ("what the library says", calls.wait_on_stream(1, streams_[1]).message());
+}
+
+TEST_F(StreamCallsTest, watch__asks_the_library_when_the_last_call_is_over) {
+  Calls calls(*api_, member(5));
+  outcome_ = Status(ErrorCode::kLibraryFailed, "what the library says");
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+  EXPECT_TRUE(comes_true([&] { return !calls.reason().ok(); }));
+}
+
+TEST_F(StreamCallsTest, glance__asks_now_and_then_and_where_nothing_is_queued) {
+  Calls calls(*api_, member(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  outcome_ = Status(ErrorCode::kLibraryFailed, "what the library says");
+  EXPECT_TRUE(calls.glance().ok());
+  Status status;
+  int asked = 0;
+  for (; status.ok() && asked < 40; ++asked) {
+    ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok() || !calls.glance().ok());
+    status = calls.glance();
+  }
+  EXPECT_EQ("what the library says", status.message());
+  EXPECT_LT(asked, 20);
+  gate_.release();
+}
+
 TEST_F(StreamCallsTest, add__a_call_of_the_other_member_waits_for_the_one_before) {
   Calls calls(*api_, member(0));
   calls.join(Carrier::kLibrary, *api_, 0, member(0));
@@ -121,6 +242,35 @@ TEST_F(StreamCallsTest, add__a_call_of_the_other_member_waits_for_the_one_before
   gate_.release();
   EXPECT_TRUE(calls.drain().ok());
   EXPECT_EQ(done_, 2);
+}
+
+/// In a graph: its first call, and one behind a call of the other member. Elsewhere: while there is
+/// a graph with calls of the other member.
+TEST_F(StreamCallsTest, capture__what_may_be_behind_the_other_member) {
+  auto own = member(0);
+  own.orders_graphs = true;
+  Calls calls(*api_, own);
+  calls.join(Carrier::kLibrary, *api_, 0, own);
+  const auto captures = [&](std::vector<Carrier> carriers) {
+    std::string behind;
+    tutti_host_device_begin_capture(streams_[0]);
+    for (const Carrier carrier : carriers) {
+      const auto queue = [&](bool is_behind_other) {
+        behind += is_behind_other ? '1' : '0';
+        return Status();
+      };
+      EXPECT_TRUE(calls.capture(carrier, streams_[0], queue).ok());
+    }
+    void* const graph = tutti_host_device_end_capture(streams_[0]);
+    behind += calls.is_behind_other(Carrier::kKernels) ? " 1" : " 0";
+    tutti_host_device_destroy_graph(graph);
+    return behind + (calls.is_behind_other(Carrier::kKernels) ? '1' : '0');
+  };
+  constexpr Carrier kOurs = Carrier::kKernels;
+  constexpr Carrier kTheirs = Carrier::kLibrary;
+  EXPECT_EQ("100 00", captures({kOurs, kOurs, kOurs}));
+  EXPECT_EQ("10110 10", captures({kOurs, kOurs, kTheirs, kOurs, kOurs}));
+  EXPECT_EQ("10 00", captures({kOurs, kOurs}));
 }
 
 TEST_F(StreamCallsTest, add__kernels_of_two_communicators_take_turns) {

@@ -459,7 +459,7 @@ TEST_F(FakeNic, close_window__ends_though_the_nic_has_stopped) {
       transport::TimeNs now = 1'000'000;
       std::vector<std::string> told;
       VerbsOptions options = options_of(1, service);
-      options.clock = [&] { return now += 100; };
+      options.clock = [&] { return now += 10'000; };
       options.on_fallback = [&](const std::string& what, const std::string&) {
         told.push_back(what);
       };
@@ -526,7 +526,7 @@ TEST_F(FakeNic, close_window__that_the_nic_refuses) {
 TEST_F(FakeNic, send__datagrams_of_a_nic_that_has_stopped_end_in_time) {
   transport::TimeNs now = 1'000'000;
   VerbsOptions options = options_of(0, "ud");
-  options.clock = [&] { return now += 100; };
+  options.clock = [&] { return now += 10'000; };
   Conversation talk([&] { return WirePair{nullptr, open(options), open(options_of(1, "ud"))}; });
   const TestPacket first(1, talk.b_named_by_a, Conversation::kHeaderBytes, 1000);
   expect_equal(first, talk.pass(first));
@@ -551,7 +551,7 @@ TEST_F(FakeNic, send__datagrams_of_a_nic_that_has_stopped_end_in_time) {
 TEST_F(FakeNic, send__what_a_peer_does_not_take_ends_in_time) {
   transport::TimeNs now = 1'000'000;
   VerbsOptions options = options_of(0, "rc");
-  options.clock = [&] { return now += 1000; };
+  options.clock = [&] { return now += 10'000; };
   VerbsOptions other = options_of(1, "rc");
   other.receive_buffers = 10;
   Conversation talk([&] { return WirePair{nullptr, open(options), open(other)}; });
@@ -595,7 +595,7 @@ TEST_F(FakeNic, register_memory__errors_name_the_remedy) {
 TEST_F(FakeNic, send__a_full_path_does_not_hold_up_the_others_for_ever) {
   transport::TimeNs now = 1;
   VerbsOptions options = options_of(0, "rc");
-  options.clock = [&] { return now += 1000; };
+  options.clock = [&] { return now += 10'000; };
   options.send_depth = 2;
   Conversation talk([&] { return WirePair{nullptr, open(options), open(options_of(1, "rc"))}; });
   EXPECT_TRUE(talk.wait([&] { return talk.pair.a->reach(talk.b_named_by_a).is_known; }));
