@@ -3,7 +3,7 @@
  *
  * Nanoseconds per MPI_Allreduce of one double on host buffers. bench/overhead.py runs it with and
  * without the preload. Prints one line, rank 0's mean over the best of BATCHES batches:
- *   overhead: <ns per call> <ns per call, median batch> <iterations per batch>
+ *   overhead: <ns per call> <ns per call, median batch> <iterations per batch> <ms of MPI_Init>
  *
  * Usage: overhead [ITERATIONS [BATCHES]]
  */
@@ -25,7 +25,9 @@ static int ascending(const void* left, const void* right) {
 }
 
 int main(int argc, char** argv) {
+  const double started_ns = now_ns();
   MPI_Init(&argc, &argv);
+  const double init_ms = (now_ns() - started_ns) / 1e6;
   const long iterations = argc > 1 ? atol(argv[1]) : 100000;
   const int batches = argc > 2 ? atoi(argv[2]) : 10;
   int rank = 0;
@@ -51,7 +53,8 @@ int main(int argc, char** argv) {
   qsort(batch, (size_t)batches, sizeof *batch, ascending);
   MPI_Finalize();
   if (rank == 0) {
-    printf("overhead: %.2f %.2f %ld\n", batch[0], batch[batches / 2], iterations / batches);
+    printf("overhead: %.2f %.2f %ld %.3f\n", batch[0], batch[batches / 2], iterations / batches,
+           init_ms);
   }
   free(batch);
   return wrong;

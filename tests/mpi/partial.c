@@ -16,7 +16,6 @@
  *     mixed RANK      world, where RANK calls collectives by the names PMPI_X
  *     f08 RANK        world, started by mpi_init_f08_; RANK calls mpi_barrier_f08_
  *     version RANK    world, where RANK has no preload and announces another version (PMI-1)
- *     init            time of MPI_Init
  *
  * Prints a verdict from rank 0, and from each rank the plan of the last call.
  */
@@ -28,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef MPI_SESSION_NULL /* Also of Open MPI 5, whose MPI_VERSION is 3. */
@@ -420,12 +418,6 @@ static void announce_version(void) {
   ask_launcher(atoi(descriptor), question, answer, sizeof answer);
 }
 
-static double now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
-}
-
 int main(int argc, char** argv) {
   const char* how = argc > 1 ? argv[1] : "";
   signal(SIGALRM, on_alarm);
@@ -443,7 +435,6 @@ int main(int argc, char** argv) {
   if (!launched) launched = getenv("PMI_RANK");
   const int is_special = launched && atoi(launched) == special;
   if (strcmp(how, "version") == 0 && is_special) announce_version();
-  const double start = now_ms();
   if (strcmp(how, "past") == 0 && is_special) {
     PMPI_Init(&argc, &argv);
   } else if (strcmp(how, "f08") == 0) {
@@ -451,16 +442,13 @@ int main(int argc, char** argv) {
   } else {
     MPI_Init(&argc, &argv);
   }
-  const double took = now_ms() - start;
   if ((strcmp(how, "past") == 0 || strcmp(how, "mixed") == 0) && is_special) {
     call = &by_profiling_name;
   }
   Functions fortran = by_name;
   fortran.Barrier = barrier_f08;
   if (strcmp(how, "f08") == 0 && is_special) call = &fortran;
-  if (strcmp(how, "init") == 0) {
-    printf("partial: MPI_Init %.3f ms\n", took);
-  } else if (strcmp(how, "merged") == 0 || strcmp(how, "connected") == 0) {
+  if (strcmp(how, "merged") == 0 || strcmp(how, "connected") == 0) {
     run_halves(strcmp(how, "connected") == 0);
   } else if (strcmp(how, "spawn") == 0 && argc > 2) {
     run_spawn(argv + 2);

@@ -303,7 +303,7 @@ def test_overhead__not_without_what_it_measures(
     library = overhead.harness.find_mpi("mpich")
     if isinstance(library, str) or not library.program("overhead").exists():
         unavailable("MPICH or the program is missing")
-    assert overhead.run_once(library, True, 10, tmp_path) > 0
+    assert min(overhead.run_once(library, True, 10, tmp_path)) > 0
     preload_library = tmp_path / "preload.so"
     monkeypatch.setattr(overhead.harness, "preload_library", lambda: preload_library)
     monkeypatch.setattr(sys, "argv", ["overhead.py", "--pairs", "2"])
