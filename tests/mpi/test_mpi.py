@@ -234,7 +234,9 @@ def test_native(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
 def test_all_parts(
     mpi: Mpi, ranks: int, memory: str, preload_library: Path, tmp_path: Path
 ) -> None:
-    collectives(mpi, ranks, tmp_path, memory, timeout_s=LONG_S).assert_passed("collectives")
+    extra = harness.OWN_PROGRESS if memory == "host" else None
+    result = collectives(mpi, ranks, tmp_path, memory, extra=extra, timeout_s=LONG_S)
+    result.assert_passed("collectives")
 
 
 @pytest.mark.parametrize(("plan", "nodes"), HOST_PLANS)

@@ -166,7 +166,7 @@ def test_run_tests__refuses_what_would_run_nothing(
 def run_tests(directory: Path, *words: str, site: bool = True) -> subprocess.CompletedProcess[str]:
     python = [sys.executable] if site else [sys.executable, "-S"]
     return subprocess.run(
-        [*python, REPOSITORY / "tools" / "run_tests.py", *words],
+        [*python, REPOSITORY / "tools" / "run_tests.py", "--jobs", "1", *words],
         cwd=directory, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -210,6 +210,42 @@ def test_run_tests__counts_the_cases_of_a_part_that_runs_many(tmp_path: Path) ->
     done = run_tests(tmp_path, "--ctest", ".")
     assert done.stdout.splitlines()[-1] == "5 passed, 4 failed, 1 skipped"
     assert "-- dies failed\n[ RUN      ] a.c\nwhy\n" in done.stdout
+
+
+def test_run_tests__adds_up_both_parts_of_pytest(tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text(
+        "import pytest\n@pytest.mark.spins\ndef test_alone(): pass\ndef test_beside(): pass\n"
+        "@pytest.mark.skip(reason='so that one is')\ndef test_skipped(): pass\n"
+    )
+    done = run_tests(tmp_path, "--pytest")
+    assert done.stdout.splitlines()[-1] == "2 passed, 0 failed, 1 skipped", done.stdout
+    assert done.returncode == 0
+    file.write_text("import pytest\n@pytest.mark.spins\ndef test_alone(): assert False\n")
+    done = run_tests(tmp_path, "--pytest", "test_some.py")
+    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
+    assert done.returncode == 1
+    file.write_text("")
+    done = run_tests(tmp_path, "--pytest", "test_some.py")
+    assert "pytest: no test ran" in done.stderr
+    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
+    file.write_text("import nothing_of_this_name\n")
+    assert run_tests(tmp_path, "--pytest").returncode == 1
+
+
+def test_run_tests__takes_marks_of_the_user(tmp_path: Path) -> None:
+    marks = ("spins", "slow")
+    both = "".join(f"@pytest.mark.{mark}\n" for mark in marks) + "def test_both(): pass\n"
+    (tmp_path / "test_some.py").write_text(
+        f"import pytest\n{both}@pytest.mark.slow\ndef test_slow(): pass\ndef test_plain(): pass\n"
+    )
+    for words, passed in ((["-m", "slow"], 2), (["-m", "not slow"], 1), (["-k", "both"], 1)):
+        done = run_tests(tmp_path, "--pytest", *words)
+        assert done.stdout.splitlines()[-1] == f"{passed} passed, 0 failed, 0 skipped", words
+        assert done.returncode == 0
+    # Without a choice each part has to run a test.
+    (tmp_path / "test_some.py").write_text("def test_plain(): pass\n")
+    assert run_tests(tmp_path, "--pytest").returncode == 1
 
 
 def test_run_tests__without_pytest_is_a_failure(tmp_path: Path) -> None:
