@@ -23,6 +23,7 @@ NUMBER = r"(?<![\d.])(\d+(?:\.\d+)?)"
 MIB = 2**20
 UNITS = {"B": 1, "MiB": MIB, "GiB": 1024 * MIB}
 MPIS = ("mpich", "openmpi")
+VETH = "h200x1-nccl-net/lab-pair-xdp.json"
 
 pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="a source archive has no results")
 
@@ -55,6 +56,11 @@ def gpu(v: Rows, collective: str, size: int, *plans: str) -> list[float]:
     where: dict[str, Any] = {"collective": collective, "bytes": size}
     plan: dict[str, dict[str, Any]] = {"tutti": {"hybrid": True}}
     return [v("latency_us.p50", **where, **plan.get(p, {"plan": p})) for p in plans]
+
+
+def veth(v: Rows, field: str) -> list[float]:
+    """Medians of the ways."""
+    return [v(field, median, way=way) for way in ("TCP, 1 stream", "Tutti", "Tutti, xdp")]
 
 
 def torch_ratios(v: Rows, mode: str, size_max: int) -> list[float]:
@@ -135,6 +141,18 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             "With # queue pairs, of # bytes each, nscc took # ns",
             "verbs-engine.json",
             lambda v: [v(f, **MANY_PAIRS) for f in ("qps", "bytes_per_qp", "sender_ns")],
+        ),
+    ],
+    "docs/decisions/0024-af-xdp-without-libraries.md": [
+        ("| latency of 8 bytes, us | # | # | # |", VETH, lambda v: veth(v, "latency_us")),
+        ("| goodput, Gb/s | # | # | # |", VETH, lambda v: veth(v, "goodput_gbps")),
+        ("| CPU time of a GB, s | # | # | # |", VETH, lambda v: veth(v, "cpu_s_per_gb")),
+    ],
+    "docs/network.md": [
+        (
+            "costs # times the CPU time of UDP on a veth pair",
+            VETH,
+            lambda v: [veth(v, "cpu_s_per_gb")[2] / veth(v, "cpu_s_per_gb")[1]],
         ),
     ],
     "README.md": [
@@ -225,15 +243,17 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
     ],
     "docs/applications.md": [
         (
-            "was # to # for a call of a replayed CUDA graph up to 1 MiB, and # to # at 16 MiB. Of"
-            " eager calls the GPU's time was # to #, of calls that are each waited for # to #:"
-            " there the processor is the limit, with # to # us for a call of Tutti's and # to # us",
+            "up to 1 MiB NCCL's time by Tutti's was # to # for a call of a replayed CUDA graph, #"
+            " or more on the GPU for eager calls, and # or more for calls that are each waited for;"
+            " at 16 MiB # or more, but # or more where each is waited for. An eager call took # to"
+            " # us of the processor, one of NCCL's # to # us",
             "h200x2-torch/collectives.json",
             lambda v: [
                 *torch_ratios(v, "replayed", MIB),
-                *torch_ratios(v, "replayed", 16 * MIB),
-                *torch_ratios(v, "queued", MIB),
-                *torch_ratios(v, "waited", MIB),
+                torch_ratios(v, "queued", MIB)[0],
+                torch_ratios(v, "waited", MIB)[0],
+                min(torch_ratios(v, mode, 16 * MIB)[0] for mode in ("replayed", "queued")),
+                torch_ratios(v, "waited", 16 * MIB)[0],
                 *(
                     take(row["cpu_us"][backend][1] for row in v.rows if "cpu_us" in row)
                     for backend in ("tutti", "nccl")
@@ -252,16 +272,9 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             lambda v: [row["ratio"][1] for row in v.rows if row["model"] == "gpt"],
         ),
         (
-            "FSDP2, # M parameters, `fsdp.json` | #; all-gather is #% of a step, #% with NCCL |",
+            "FSDP2, # M parameters, `fsdp.json` | # |",
             "h200x2-torch/fsdp.json",
-            lambda v: [
-                v.rows[0]["parameters"] / 1e6,
-                v.rows[0]["ratio"][1],
-                *(
-                    v.rows[0]["profile"][backend]["comm_share"]["all_gather"] * 100
-                    for backend in ("tutti", "nccl")
-                ),
-            ],
+            lambda v: [v.rows[0]["parameters"] / 1e6, v.rows[0]["ratio"][1]],
         ),
         (
             "strong scaling, `gemm.json` | # or # |",
@@ -269,9 +282,9 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             lambda v: [row["ratio"][1] for row in v.rows if row["scaling"] == "strong"],
         ),
         (
-            "prefill and decode, `moe.json` | # and # |",
+            "prefill and decode, `moe.json` | # and #, quartiles of decode # and # |",
             "h200x2-torch/moe.json",
-            lambda v: [row["ratio"][1] for row in v.rows],
+            lambda v: [*(row["ratio"][1] for row in v.rows), *v.rows[1]["ratio"][::2]],
         ),
     ],
     "docs/network-measured.md": [
