@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 # Open MPI's search for libfabric devices sleeps a second in each MPI_Init.
 os.environ.setdefault("OMPI_MCA_btl", "^ofi")
+os.environ.setdefault("OMPI_MCA_mtl", "^ofi")
 
 
 @pytest.fixture(scope="session")

@@ -553,6 +553,27 @@ def several_nodes() -> None:
     assert sum(engine().fallbacks.values()) == expected, engine().fallbacks
 
 
+def splits(half: Any) -> None:
+    """split_group: the world in two, one rank of a part of it, and no part at all."""
+    middle = (RANKS + 1) // 2
+    lists = [list(range(middle)), list(range(middle, RANKS))]
+    part = dist.split_group(split_ranks=lists, group_desc="neighbours")
+    mine = next(one for one in lists if RANK in one)
+    assert dist.get_process_group_ranks(part) == mine
+    assert part.group_desc == "neighbours", part.group_desc
+    assert engine_of(part) is not engine_of(dist.group.WORLD)
+    tensor = torch.full((5,), float(RANK), device=DEVICE)
+    dist.all_reduce(tensor, group=part)
+    assert tensor.eq(sum(mine)).all(), tensor
+    last = dist.get_world_size(half) - 1
+    alone = dist.split_group(half, [[last]])
+    assert (alone is not None) == (dist.get_rank(half) == last)
+    if alone is not None:
+        dist.barrier(alone)
+    told = refused(lambda: dist.split_group(split_ranks=[[0], [0, RANKS]]))
+    assert "are no lists, each with ranks of its own" in told, told
+
+
 def groups() -> None:
     """new_group, DeviceMesh, groups after groups."""
     start()
@@ -560,6 +581,7 @@ def groups() -> None:
     tensor = torch.tensor([RANK + 1.0])
     dist.all_reduce(tensor, group=halves[RANK % 2])
     same("half", tensor, torch.tensor([sum(r + 1.0 for r in range(RANK % 2, RANKS, 2))]))
+    splits(halves[RANK % 2])
     last = dist.new_group([RANKS - 1])
     if RANK == RANKS - 1:
         tensor = torch.ones(2)

@@ -141,11 +141,67 @@ def _batch_messages() -> None:
     distributed_c10d.batch_isend_irecv = dist.batch_isend_irecv = batch
 
 
+def _is_ours(group: Any) -> bool:
+    """Whether all devices of a group are ours."""
+    from tutti_hpc.torch.collectives import Collectives
+
+    if isinstance(group, Collectives):
+        return True
+    backends = (group._get_backend(device) for device in group._device_types)
+    return has_python_backends() and all(isinstance(one, Collectives) for one in backends)
+
+
+def _split_groups() -> None:
+    """split_group asks backends to split, and new groups of NCCL then want one of NCCL's to split.
+
+    Ours are made by the store as new_group makes them, by their members alone, also without GPUs.
+    """
+    original = distributed_c10d.split_group
+
+    @functools.wraps(original)
+    def split(
+        parent_pg: Any = None,
+        split_ranks: Any = None,
+        timeout: Any = None,
+        pg_options: Any = None,
+        group_desc: Any = None,
+        **more: Any,
+    ) -> Any:
+        world = distributed_c10d._world
+        parent = parent_pg or distributed_c10d._get_default_group()
+        ranks_of = world.pg_group_ranks.get(parent, {})
+        is_subset = more.get("backend") is not None
+        if not ranks_of or not split_ranks or is_subset or not _is_ours(parent):
+            return original(parent_pg, split_ranks, timeout, pg_options, group_desc, **more)
+        flat = [rank for part in split_ranks for rank in part]
+        known = set(ranks_of.values())
+        if not all(split_ranks) or len(set(flat)) != len(flat) or not known.issuperset(flat):
+            raise ValueError(
+                f"tutti: split_group: {split_ranks} are no lists, each with ranks of its own, of "
+                f"the {len(known)} ranks of the parent group"
+            )
+        own = ranks_of.get(dist.get_rank())
+        mine = next((part for part in split_ranks if own in part), None)
+        if mine is None:
+            return None
+        global_ranks = {of_group: rank for rank, of_group in ranks_of.items()}
+        return dist.new_group(
+            [global_ranks[rank] for rank in sorted(mine)],
+            timeout,
+            world.pg_map[parent][0],
+            use_local_synchronization=True,
+            group_desc=group_desc or f"{parent.group_desc}:split",
+        )
+
+    distributed_c10d.split_group = dist.split_group = split
+
+
 def register() -> None:
     """Registers the backend; a second time changes nothing."""
     if NAME.upper() in dist.Backend._plugins:
         return
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     _batch_messages()
+    _split_groups()
     if os.environ.get(REPLACE):
         _replace()
