@@ -84,7 +84,10 @@ typedef enum tutti_op TUTTI_ANY_NUMBER {
   TUTTI_BOR = 9,
   TUTTI_BXOR = 10,
   TUTTI_MINLOC = 11,
-  TUTTI_MAXLOC = 12
+  TUTTI_MAXLOC = 12,
+  /** The sum divided by the number of ranks, of float16 to complex128 (not in MPI). NCCL and RCCL
+      have it, on device memory; elsewhere TUTTI_ERROR_UNSUPPORTED. They may divide first. */
+  TUTTI_AVG = 13
 } tutti_op_t;
 
 /** A communicator of this process's rank. Used by one thread at a time. */

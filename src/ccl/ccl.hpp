@@ -37,7 +37,7 @@ enum class NcclType : int {
 };
 
 /// ncclRedOp_t.
-enum class NcclOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
+enum class NcclOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
 /// An ncclComm_t with the device it is bound to; owned by CclLibrary::init_rank's caller.
 using CclComm = void*;

@@ -27,6 +27,7 @@ static_assert(TUTTI_SUM == static_cast<int>(ReduceOp::kSum));
 static_assert(TUTTI_MAX == static_cast<int>(ReduceOp::kMax));
 static_assert(TUTTI_BXOR == static_cast<int>(ReduceOp::kBxor));
 static_assert(TUTTI_MAXLOC == static_cast<int>(ReduceOp::kMaxloc));
+static_assert(TUTTI_AVG == static_cast<int>(ReduceOp::kAvg));
 
 namespace {
 
@@ -135,14 +136,15 @@ class Reader {
       return {};
     }
     const auto op = static_cast<int>(a_.op);
-    if (op < TUTTI_SUM || op > TUTTI_MAXLOC) {
+    if (op < TUTTI_SUM || op > TUTTI_AVG) {
       return bad("operation " + std::to_string(op) + " is none of tutti_op_t");
     }
     call_.type = data_type;
     call_.op = static_cast<ReduceOp>(op);
     call_.element_bytes = size_;
     call_.count = static_cast<std::uint64_t>(a_.count);
-    if (!select::is_defined(call_.op, call_.type)) {
+    const bool is_average = call_.op == ReduceOp::kAvg && select::has_average(call_.type);
+    if (!is_average && !select::is_defined(call_.op, call_.type)) {
       return bad(std::string("'") + select::to_string(call_.op) + "' is not defined for " +
                  select::to_string(call_.type));
     }

@@ -8,6 +8,9 @@ namespace tutti::select {
 namespace {
 
 std::string alpha_reduction_refusal(const Shape& shape, const CommFacts& facts) {
+  if (shape.op == ReduceOp::kAvg) {
+    return "alpha does not average";
+  }
   if (!is_predefined(shape.op)) {
     return std::string("alpha changes the order of a reduction; ") + to_string(shape.collective) +
            " with a user-defined operation stays flat";

@@ -14,6 +14,9 @@ std::string ccl_reduction_refusal(const Shape& shape, const std::string& ccl) {
   if (shape.op == ReduceOp::kUser) {
     return ccl + " cannot call a user-defined operation";
   }
+  if (shape.op == ReduceOp::kAvg) {
+    return has_average(shape.type) ? "" : "no average of " + std::string(to_string(shape.type));
+  }
   if (shape.op < ReduceOp::kSum || shape.op > ReduceOp::kMax) {
     return ccl + " has no operation '" + to_string(shape.op) + "'; it has sum, prod, min and max";
   }

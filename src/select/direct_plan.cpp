@@ -86,7 +86,8 @@ std::string DirectPlan::refusal(const Shape& shape, const CommFacts& facts) cons
     return copied ? facts.copies_refusal : "";
   }
   if (!is_predefined(shape.op)) {
-    return "direct cannot call a user-defined operation";
+    return shape.op == ReduceOp::kAvg ? "direct does not average"
+                                      : "direct cannot call a user-defined operation";
   }
   if (shape.type == DataType::kOther) {
     return "direct does not know this datatype";

@@ -18,6 +18,7 @@
 
 #include "base/json_document.hpp"
 #include "base/message.hpp"
+#include "select/refusals.hpp"
 #include "select/table.hpp"
 
 namespace tutti::select {
@@ -72,7 +73,7 @@ std::vector<ReduceOp> predefined_ops() {
   std::vector<ReduceOp> ops;
   for (int i = 0; i < kReduceOpCount; ++i) {
     auto op = static_cast<ReduceOp>(i);
-    if (op != ReduceOp::kNone && op != ReduceOp::kUser) {
+    if (is_predefined(op)) {
       ops.push_back(op);
     }
   }

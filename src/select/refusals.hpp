@@ -14,7 +14,8 @@ namespace tutti::select {
 inline constexpr const char* kHasSeveralSteps =
     "a call on a stream is one step; this plan has several that wait on the host";
 
-inline bool is_predefined(ReduceOp op) { return op != ReduceOp::kUser && op != ReduceOp::kNone; }
+/// An operation of MPI's own.
+inline bool is_predefined(ReduceOp op) { return op >= ReduceOp::kSum && op <= ReduceOp::kMaxloc; }
 
 inline std::string undefined(const Shape& shape) {
   return std::string("MPI does not define '") + to_string(shape.op) + "' for " +

@@ -22,7 +22,7 @@ static_assert(std::size(kDataTypeSizes) == kDataTypeCount);
 
 constexpr const char* kReduceOpNames[] = {"none", "sum",    "prod",   "min",  "max",
                                           "land", "lor",    "lxor",   "band", "bor",
-                                          "bxor", "minloc", "maxloc", "user"};
+                                          "bxor", "minloc", "maxloc", "avg",  "user"};
 static_assert(std::size(kReduceOpNames) == kReduceOpCount);
 
 constexpr const char* kMemoryNames[] = {"host", "device"};
@@ -139,6 +139,10 @@ bool is_defined(ReduceOp op, DataType type) {
     default:
       return false;
   }
+}
+
+bool has_average(DataType type) {
+  return type >= DataType::kFloat16 && type <= DataType::kComplex128;
 }
 
 const char* to_string(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }

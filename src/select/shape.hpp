@@ -110,14 +110,17 @@ enum class ReduceOp : std::uint8_t {
   kBxor,
   kMinloc,
   kMaxloc,
+  kAvg,  ///< The sum divided by the number of ranks: not MPI's, so is_defined() for no type.
   kUser,
 };
 
-inline constexpr int kReduceOpCount = 14;
+inline constexpr int kReduceOpCount = 15;
 
 const char* to_string(ReduceOp op);
 /// MPI 4.1 section 6.9.2: which operations are defined for which types.
 bool is_defined(ReduceOp op, DataType type);
+/// Which types have an average: those of real and complex numbers.
+bool has_average(DataType type);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 
 /// Where the communicator's ranks keep the buffers of calls of this shape, as *agreed* (see

@@ -45,6 +45,7 @@ static_assert(ncclSum == static_cast<int>(NcclOp::kSum));
 static_assert(ncclProd == static_cast<int>(NcclOp::kProd));
 static_assert(ncclMax == static_cast<int>(NcclOp::kMax));
 static_assert(ncclMin == static_cast<int>(NcclOp::kMin));
+static_assert(ncclAvg == static_cast<int>(NcclOp::kAvg));
 
 // ---- Structures ---------------------------------------------------------------------------
 

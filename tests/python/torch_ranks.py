@@ -412,6 +412,10 @@ def works() -> None:
     blocking = torch.ones(3)
     dist.all_reduce(blocking)  # Behind those that are queued.
     same("behind", blocking, torch.full((3,), float(RANKS)))
+    # Who calls the group itself, without options, waits for a work, as torch's C++ does.
+    blocking = torch.ones(3)
+    assert dist.group.WORLD.allreduce([blocking]).wait()
+    same("no options", blocking, torch.full((3,), float(RANKS)))
     # From torch 2.14 on a caller has a work of C++, which asks ours to wait and for a future alone.
     is_ours = hasattr(dist.group.WORLD, "_engine")
     is_host = DEVICE == "cpu"  # There a call that is waited for is behind those before it.

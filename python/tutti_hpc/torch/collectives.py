@@ -95,8 +95,10 @@ def _only(tensors: Any, what: str) -> torch.Tensor:
     return tensor
 
 
-def _is_async(opts: Any) -> bool:
-    return bool(getattr(opts, "asyncOp", False))
+def _is_async(opts: Any) -> Optional[bool]:
+    """What the options say; None: they do not, so that the caller waits for the work itself."""
+    said: Optional[bool] = getattr(opts, "asyncOp", None)
+    return said
 
 
 def _operation(opts: Any) -> Any:
@@ -150,7 +152,7 @@ class Collectives:
         what: str,
         call: Call,
         results: Any,
-        is_async: bool,
+        is_async: Optional[bool],
         used: list[torch.Tensor],
         inputs: Optional[list[torch.Tensor]] = None,
     ) -> Any:
@@ -161,15 +163,18 @@ class Collectives:
         if tensor.is_cpu:
             return self._engine.submit_host(what, call, results, is_async, used)
         if tensor.is_cuda:
-            if not self._has_checked_cuda:
-                self._check_cuda()
-                self._has_checked_cuda = True
+            self._need_cuda()
             submit, device = self._engine.submit_device, tensor.get_device()
             if profiler_is_on():
                 with torch.profiler.record_function(f"tutti:{what}"):
                     return submit(what, call, results, is_async, device, used)
             return submit(what, call, results, is_async, device, used)
         raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
+
+    def _need_cuda(self) -> None:
+        if not self._has_checked_cuda:
+            self._check_cuda()
+            self._has_checked_cuda = True
 
     def _check_cuda(self) -> None:
         """A ValueError where CUDA tensors are another backend's."""
@@ -191,10 +196,18 @@ class Collectives:
 
     # ---- Reductions -----------------------------------------------------------------------------
 
+    def _reduction(self, operation: Any, tensor: torch.Tensor, what: str) -> reductions.Reduction:
+        """What carries an operation on such tensors; equal on all ranks."""
+        found = reductions.find(operation, tensor.dtype, what)
+        if found.average is None or not tensor.is_cuda:
+            return found
+        self._need_cuda()
+        return found.average if self._engine.averages() else found
+
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Reduces one tensor in place."""
         tensor = _only(tensors, "all_reduce")
-        reduction = reductions.find(_operation(opts), tensor.dtype, "all_reduce")
+        reduction = self._reduction(_operation(opts), tensor, "all_reduce")
         reason = self._other(tensor)
         if reason:
             return self._fall_back(reason, ("allreduce",), [tensor], opts)
@@ -234,7 +247,7 @@ class Collectives:
         if not tensors:
             return FinishedWork(tensors)
         operation = _operation(opts)
-        found = [reductions.find(operation, tensor.dtype, what) for tensor in tensors]
+        found = [self._reduction(operation, tensor, what) for tensor in tensors]
         reason = self._other(tensors[0])
         if reason:
             return self._fall_back(reason, ("allreduce_coalesced",), tensors, opts)
@@ -265,7 +278,7 @@ class Collectives:
     def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Reduces one tensor into that of the root; the others' keep their values."""
         tensor = _only(tensors, "reduce")
-        reduction = reductions.find(_operation(opts), tensor.dtype, "reduce")
+        reduction = self._reduction(_operation(opts), tensor, "reduce")
         reason = self._other(tensor)
         if reason:
             return self._fall_back(reason, ("reduce",), [tensor], opts)
@@ -311,7 +324,7 @@ class Collectives:
         _check_types(what, output, [input])
         ranks, functions = self._engine.ranks, self._engine.functions
         _check_size(what, "the input", input.numel(), output.numel() * ranks)
-        reduction = reductions.find(operation, output.dtype, what)
+        reduction = self._reduction(operation, output, what)
         # MPI's calls take no buffers that overlap, FSDP's have them.
         overlaps = _overlap(input, output)
 
@@ -372,7 +385,7 @@ class Collectives:
         _check_size(what, "the input list", len(blocks), ranks)
         _check_types(what, output, blocks)
         _check_size(what, f"input {rank}", blocks[rank].numel(), output.numel())
-        reduction = reductions.find(_operation(opts), output.dtype, what)
+        reduction = self._reduction(_operation(opts), output, what)
         reason = self._other(output)
         if reason:
             return self._fall_back(reason, ("reduce_scatter",), [output], [blocks], opts)

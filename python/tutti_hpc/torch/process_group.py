@@ -24,6 +24,7 @@ class TuttiProcessGroup(Collectives, dist.ProcessGroup):
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
         dist.ProcessGroup.__init__(self, rank, size)
         self._engine = Engine(store, rank, size, timeout, name)
+        self._engine.takes_none = True
         self._store = store
         self._description = ""
         # destroy_process_group() of torch up to 2.12 calls no shutdown().

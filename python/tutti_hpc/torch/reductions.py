@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Torch's types and reduce operations in the C API's numbers, and what the C API lacks of them.
 
-AVG is a sum that is divided afterwards, so that a sum without rounding gives an average with one.
-PREMUL_SUM multiplies before. Bool is uint8, whose sum and product are then max and min.
+AVG is the C API's own where a plan has it: NCCL on CUDA tensors. Elsewhere it is a sum that is
+divided afterwards, so that a sum without rounding gives an average with one. PREMUL_SUM multiplies
+before. Bool is uint8, whose sum and product are then max and min.
 """
 
 from __future__ import annotations
@@ -53,9 +54,12 @@ _BOOL = {
 
 
 class Reduction:
-    """One operation on one type. `factor`: multiplied before; `is_average`: divided after."""
+    """One operation on one type. `factor`: multiplied before; `is_average`: divided after.
 
-    __slots__ = ("factor", "is_average", "is_plain", "op", "type")
+    `average`: the same without a division of ours, for plans that average.
+    """
+
+    __slots__ = ("average", "factor", "is_average", "is_plain", "op", "type")
 
     def __init__(self, type_: int, op: int, factor: Any = None, is_average: bool = False) -> None:
         self.type = type_
@@ -63,6 +67,7 @@ class Reduction:
         self.factor = factor
         self.is_average = is_average
         self.is_plain = factor is None and not is_average
+        self.average: Optional[Reduction] = None
 
     def before(self, tensor: torch.Tensor) -> torch.Tensor:
         """What is summed; `tensor` itself but for PREMUL_SUM."""
@@ -99,7 +104,10 @@ def _make(op: Any, dtype: torch.dtype, what: str) -> Reduction:
             "operation, or a tensor of another type"
         )
     factor = op.__getstate__()[1] if kind == ReduceOp.PREMUL_SUM else None
-    return Reduction(number, found, factor, kind == ReduceOp.AVG)
+    reduction = Reduction(number, found, factor, kind == ReduceOp.AVG)
+    if reduction.is_average and (dtype.is_floating_point or dtype.is_complex):
+        reduction.average = Reduction(number, bindings.AVG)
+    return reduction
 
 
 # By the hash of an operation, which is its kind: operations compare at the cost of six look-ups.

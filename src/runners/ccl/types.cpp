@@ -40,7 +40,8 @@ constexpr Row<DataType, Translation> kTypes[] = {
 constexpr Row<ReduceOp, NcclOp> kOps[] = {{ReduceOp::kSum, NcclOp::kSum},
                                           {ReduceOp::kProd, NcclOp::kProd},
                                           {ReduceOp::kMin, NcclOp::kMin},
-                                          {ReduceOp::kMax, NcclOp::kMax}};
+                                          {ReduceOp::kMax, NcclOp::kMax},
+                                          {ReduceOp::kAvg, NcclOp::kAvg}};
 
 template <class From, class To, std::size_t kRows>
 std::optional<To> find(const Row<From, To> (&rows)[kRows], From from) {

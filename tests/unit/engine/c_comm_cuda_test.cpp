@@ -113,6 +113,26 @@ TEST(CCommCuda, destroy__what_others_may_use_again_is_kept) {
   EXPECT_EQ(memory(0), before);
 }
 
+TEST(CCommCuda, average__by_nccl_on_device_memory_alone) {
+  on_ranks(kRanks, [&](Rank& self) {
+    GpuInts memory(self.rank, 8);
+    auto* const data = reinterpret_cast<float*>(memory.data());
+    std::fill_n(data, 8, static_cast<float>(self.rank + 1));
+    ASSERT_EQ(TUTTI_OK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, data, 8, TUTTI_FLOAT32,
+                                        TUTTI_AVG, TUTTI_BLOCKING))
+        << self.words();
+    EXPECT_EQ(std::vector<float>(data, data + 8), std::vector<float>(8, 1.5F));
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT,
+              tutti_allreduce(self.comm, TUTTI_IN_PLACE, data, 8, TUTTI_INT32, TUTTI_AVG,
+                              TUTTI_BLOCKING));
+    EXPECT_NE(self.words().find("'avg' is not defined for int32"), std::string::npos);
+    std::vector<float> host(8, 1);
+    EXPECT_EQ(TUTTI_ERROR_UNSUPPORTED, tutti_allreduce(self.comm, TUTTI_IN_PLACE, host.data(), 8,
+                                                       TUTTI_FLOAT32, TUTTI_AVG, TUTTI_BLOCKING));
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, TUTTI_BLOCKING)) << self.words();
+  });
+}
+
 TEST(CCommCuda, streams__one_of_another_context_is_refused_before_anything_is_begun) {
   on_ranks(kRanks, [&](Rank& self) {
     GpuInts data(self.rank, 8);

@@ -444,6 +444,10 @@ TEST(Plan, refusal__ccl_operations_and_types) {
       expected += "sum:complex64 sum:complex128 ";
     }
   }
+  for (const char* type :
+       {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}) {
+    expected += std::string("avg:") + type + " ";
+  }
   EXPECT_EQ(carried, expected);
 }
 
@@ -452,6 +456,14 @@ TEST(Plan, refusal__ccl_reasons_name_operation_and_type) {
   shape.op = ReduceOp::kMinloc;
   EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)),
             "nccl has no operation 'minloc'; it has sum, prod, min and max");
+  shape.op = ReduceOp::kAvg;
+  shape.type = DataType::kInt32;
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "no average of int32");
+  shape.type = DataType::kFloat32;
+  CommFacts facts = facts_on(1);
+  facts.direct_device_refusal.clear();
+  EXPECT_EQ(reason("direct-gamma", shape, facts), "direct does not average");
+  EXPECT_EQ(reason("mpi-alpha", shape, facts_on(2)), "alpha does not average");
   shape.op = ReduceOp::kUser;
   EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "nccl cannot call a user-defined operation");
   shape.op = ReduceOp::kProd;

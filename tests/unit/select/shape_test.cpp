@@ -75,7 +75,15 @@ TEST(Shape, parse_reduce_op__every_name_and_back) {
     EXPECT_EQ(parse_reduce_op(to_string(op)), op);
   }
   EXPECT_EQ(parse_reduce_op("MPI_SUM"), ReduceOp::kSum);
-  EXPECT_EQ(parse_reduce_op("avg"), std::nullopt);
+  EXPECT_EQ(parse_reduce_op("mean"), std::nullopt);
+}
+
+TEST(Shape, has_average__real_and_complex_numbers) {
+  for (int i = 0; i < kDataTypeCount; ++i) {
+    const auto type = static_cast<DataType>(i);
+    EXPECT_EQ(has_average(type), is_defined(ReduceOp::kSum, type) && type >= DataType::kFloat16);
+    EXPECT_FALSE(is_defined(ReduceOp::kAvg, type)) << "MPI has none";
+  }
 }
 
 TEST(Shape, parse_memory__two_kinds) {
