@@ -85,8 +85,9 @@ typedef enum tutti_op TUTTI_ANY_NUMBER {
   TUTTI_BXOR = 10,
   TUTTI_MINLOC = 11,
   TUTTI_MAXLOC = 12,
-  /** The sum divided by the number of ranks, of float16 to complex128 (not in MPI). NCCL and RCCL
-      have it, on device memory; elsewhere TUTTI_ERROR_UNSUPPORTED. They may divide first. */
+  /** The sum divided by the number of ranks, of float16 to complex128; not in MPI. On device memory
+      by our kernels (which multiply the sum by 1 / ranks), NCCL or RCCL (which may divide first);
+      else TUTTI_ERROR_UNSUPPORTED. */
   TUTTI_AVG = 13
 } tutti_op_t;
 

@@ -15,7 +15,7 @@ std::string ccl_reduction_refusal(const Shape& shape, const std::string& ccl) {
     return ccl + " cannot call a user-defined operation";
   }
   if (shape.op == ReduceOp::kAvg) {
-    return has_average(shape.type) ? "" : "no average of " + std::string(to_string(shape.type));
+    return has_average(shape.type) ? "" : no_average(shape.type);
   }
   if (shape.op < ReduceOp::kSum || shape.op > ReduceOp::kMax) {
     return ccl + " has no operation '" + to_string(shape.op) + "'; it has sum, prod, min and max";

@@ -85,9 +85,13 @@ std::string DirectPlan::refusal(const Shape& shape, const CommFacts& facts) cons
   if (!is_reduction(shape.collective)) {
     return copied ? facts.copies_refusal : "";
   }
+  if (shape.op == ReduceOp::kAvg) {
+    return shape.memory == Memory::kHost ? "direct does not average in host memory"
+           : has_average(shape.type)     ? ""
+                                         : no_average(shape.type);
+  }
   if (!is_predefined(shape.op)) {
-    return shape.op == ReduceOp::kAvg ? "direct does not average"
-                                      : "direct cannot call a user-defined operation";
+    return "direct cannot call a user-defined operation";
   }
   if (shape.type == DataType::kOther) {
     return "direct does not know this datatype";

@@ -22,6 +22,10 @@ inline std::string undefined(const Shape& shape) {
          to_string(shape.type);
 }
 
+inline std::string no_average(DataType type) {
+  return std::string("there is no average of ") + to_string(type);
+}
+
 inline std::string on_nodes(int nodes) {
   return "this communicator is on " + std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
 }

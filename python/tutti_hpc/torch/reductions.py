@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Torch's types and reduce operations in the C API's numbers, and what the C API lacks of them.
 
-AVG is the C API's own where a plan has it: NCCL on CUDA tensors. Elsewhere it is a sum that is
-divided afterwards, so that a sum without rounding gives an average with one. PREMUL_SUM multiplies
-before. Bool is uint8, whose sum and product are then max and min.
+AVG is the C API's own where a plan has it: on CUDA tensors. Elsewhere it is a sum that is divided
+afterwards, so that a sum without rounding gives an average with one. PREMUL_SUM multiplies before.
+Bool is uint8, whose sum and product are then max and min.
 """
 
 from __future__ import annotations

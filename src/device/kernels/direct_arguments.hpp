@@ -113,7 +113,8 @@ struct DirectArguments {
   Word alignment;  ///< Of all pieces: 16, 4 or 1.
   Type type;
   Op op;
-  Word gather;  ///< Two-shot: results go to all ranks (allreduce), not to their owner only.
+  double scale = 1;  ///< Of a sum of real or complex numbers: what its result is multiplied by.
+  Word gather;       ///< Two-shot: results go to all ranks (allreduce), not to their owner only.
   /// Others were queued before this launch: what it would push may be what a call that gave up left
   /// behind. It looks at `ended` before its first push. Not at `abort`: every lane's look at host
   /// memory takes the link's time, 0.7 ms for those of a launch of 64 blocks.

@@ -13,8 +13,6 @@
 
 namespace tutti::device::kernels {
 
-template <class T>
-using SumOf = Fixed<Elementwise<T, Sum>>;
 using OfInt8 = Fixed<Unitwise<Int8Sum>>;
 
 }  // namespace tutti::device::kernels

@@ -5,7 +5,8 @@
 // do not depend on size, algorithm, grid or place. float16 and bfloat16 accumulate in float32 and
 // round once, to nearest even; integers wrap; logical results are 0 or 1; of equal values MINLOC
 // and MAXLOC keep the lower index (MPI 4.1 section 6.9.4); MIN and MAX keep the lower rank's value
-// unless the other compares less or greater, so a NaN wins over all that comes before it.
+// unless the other compares less or greater, so a NaN wins over all that comes before it. A sum of
+// real or complex numbers is multiplied by a factor, for averages; by 1 it keeps its bits.
 #pragma once
 
 #include "device/kernels/hardware.hpp"
@@ -205,9 +206,9 @@ TUTTI_INLINE void for_ranks(Word count, Body body) {
   }
 }
 
-/// Element by element with `Combine(a, b)` on values.
-template <Word kRanksMax, class T, class Combine>
-TUTTI_INLINE Unit fold(const Unit* units, Word count, Combine combine) {
+/// Element by element with `Combine(a, b)` on values, and `Finish(value)` on what comes of them.
+template <Word kRanksMax, class T, class Combine, class Finish>
+TUTTI_INLINE Unit fold(const Unit* units, Word count, Combine combine, Finish finish) {
   using Element = typename T::Element;
   constexpr Word kElements = kUnitBytes / sizeof(Element);
   struct Elements {
@@ -230,9 +231,13 @@ TUTTI_INLINE Unit fold(const Unit* units, Word count, Combine combine) {
   Elements result;
   TUTTI_UNROLL
   for (Word i = 0; i < kElements; ++i) {
-    result.of[i] = T::store(sums[i]);
+    result.of[i] = T::store(finish(sums[i]));
   }
   return bit_cast<Unit>(result);
+}
+template <Word kRanksMax, class T, class Combine>
+TUTTI_INLINE Unit fold(const Unit* units, Word count, Combine combine) {
+  return fold<kRanksMax, T>(units, count, combine, [](typename T::Value value) { return value; });
 }
 
 template <class T, class O>
@@ -241,6 +246,18 @@ struct Elementwise {
   static TUTTI_INLINE Unit reduce(const Unit* units, Word count) {
     using Value = typename T::Value;
     return fold<kRanksMax, T>(units, count, [](Value a, Value b) { return O::apply(a, b); });
+  }
+};
+/// Of real numbers, which complex ones are pairs of.
+template <class T>
+struct ScaledSum {
+  template <Word kRanksMax>
+  static TUTTI_INLINE Unit reduce(const Unit* units, Word count, double scale) {
+    using Value = typename T::Value;
+    const auto factor = static_cast<Value>(scale);
+    return fold<kRanksMax, T>(
+        units, count, [](Value a, Value b) { return a + b; },
+        [factor](Value sum) { return sum * factor; });
   }
 };
 template <class T, class O>
@@ -292,10 +309,10 @@ TUTTI_INLINE Unit reduce_integers(Op op, const Unit* units, Word count) {
 }
 
 template <Word kRanksMax, class T>
-TUTTI_INLINE Unit reduce_reals(Op op, const Unit* units, Word count) {
+TUTTI_INLINE Unit reduce_reals(Op op, const Unit* units, Word count, double scale) {
   switch (op) {
     case Op::kSum:
-      return Elementwise<T, Sum>::template reduce<kRanksMax>(units, count);
+      return ScaledSum<T>::template reduce<kRanksMax>(units, count, scale);
     case Op::kProd:
       return Elementwise<T, Prod>::template reduce<kRanksMax>(units, count);
     case Op::kMin:
@@ -306,8 +323,8 @@ TUTTI_INLINE Unit reduce_reals(Op op, const Unit* units, Word count) {
 }
 
 template <Word kRanksMax, class T>
-TUTTI_INLINE Unit reduce_complex(Op op, const Unit* units, Word count) {
-  return op == Op::kSum ? OfComplex<T, Sum>::template reduce<kRanksMax>(units, count)
+TUTTI_INLINE Unit reduce_complex(Op op, const Unit* units, Word count, double scale) {
+  return op == Op::kSum ? ScaledSum<Plain<T>>::template reduce<kRanksMax>(units, count, scale)
                         : OfComplex<T, Prod>::template reduce<kRanksMax>(units, count);
 }
 
@@ -320,7 +337,8 @@ TUTTI_INLINE Unit reduce_pairs(Op op, const Unit* units, Word count) {
 
 /// Any type with any operation that MPI defines for it; others were refused before the launch.
 /// Integers in two's complement wrap alike signed and unsigned, but compare differently.
-inline __attribute__((noinline)) Unit reduce_any(Type type, Op op, const Unit* units, Word count) {
+inline __attribute__((noinline)) Unit reduce_any(Type type, Op op, double scale, const Unit* units,
+                                                 Word count) {
   switch (op) {
     case Op::kBand:
       return Unitwise<Band>::template reduce<kAnyRanks>(units, count);
@@ -352,17 +370,17 @@ inline __attribute__((noinline)) Unit reduce_any(Type type, Op op, const Unit* u
     case Type::kUint64:
       return reduce_integers<kAnyRanks, unsigned long long>(op, units, count);
     case Type::kFloat16:
-      return reduce_reals<kAnyRanks, Half>(op, units, count);
+      return reduce_reals<kAnyRanks, Half>(op, units, count, scale);
     case Type::kBfloat16:
-      return reduce_reals<kAnyRanks, Brain>(op, units, count);
+      return reduce_reals<kAnyRanks, Brain>(op, units, count, scale);
     case Type::kFloat32:
-      return reduce_reals<kAnyRanks, Plain<float>>(op, units, count);
+      return reduce_reals<kAnyRanks, Plain<float>>(op, units, count, scale);
     case Type::kFloat64:
-      return reduce_reals<kAnyRanks, Plain<double>>(op, units, count);
+      return reduce_reals<kAnyRanks, Plain<double>>(op, units, count, scale);
     case Type::kComplex64:
-      return reduce_complex<kAnyRanks, float>(op, units, count);
+      return reduce_complex<kAnyRanks, float>(op, units, count, scale);
     case Type::kComplex128:
-      return reduce_complex<kAnyRanks, double>(op, units, count);
+      return reduce_complex<kAnyRanks, double>(op, units, count, scale);
     case Type::kInt16Int:
       return reduce_pairs<kAnyRanks, short, int>(op, units, count);
     case Type::kInt32Int:
@@ -382,6 +400,13 @@ inline __attribute__((noinline)) Unit reduce_any(Type type, Op op, const Unit* u
 }
 
 /// The reduction of a kernel: one that is compiled in, or whatever the arguments name.
+template <class T>
+struct SumOf {
+  template <Word kRanksMax>
+  static TUTTI_INLINE Unit reduce(const DirectArguments& arguments, const Unit* units, Word count) {
+    return ScaledSum<T>::template reduce<kRanksMax>(units, count, arguments.scale);
+  }
+};
 template <class R>
 struct Fixed {
   template <Word kRanksMax>
@@ -393,7 +418,7 @@ struct Fixed {
 struct Any {
   template <Word kRanksMax>
   static TUTTI_INLINE Unit reduce(const DirectArguments& arguments, const Unit* units, Word count) {
-    return reduce_any(arguments.type, arguments.op, units, count);
+    return reduce_any(arguments.type, arguments.op, arguments.scale, units, count);
   }
 };
 

@@ -39,7 +39,7 @@ enum Reduction : int { kFloat32Sum, kFloat64Sum, kFloat16Sum, kBfloat16Sum, kInt
 /// Reductions that have a kernel of their own. Complex numbers add as their parts do, 8-bit
 /// integers (MPI_CHAR, which benchmarks take by default) alike with and without a sign.
 Reduction reduction_of(const Call& call) {
-  if (call.op != select::ReduceOp::kSum) {
+  if (call.op != select::ReduceOp::kSum && call.op != select::ReduceOp::kAvg) {
     return kAny;
   }
   switch (call.type) {
@@ -336,7 +336,9 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
     launch.kernel = kernel_of(one_shot ? Form::kOneShot : Form::kTwoShot, reduction, most,
                               geometry.general_only);
     a.type = static_cast<kernels::Type>(call.type);
-    a.op = static_cast<kernels::Op>(call.op);
+    const bool is_average = call.op == select::ReduceOp::kAvg;
+    a.op = is_average ? kernels::Op::kSum : static_cast<kernels::Op>(call.op);
+    a.scale = is_average ? 1.0 / me.ranks : 1.0;
   } else {
     set_pieces(call, me, &a);
     left_out = large_pairs(call, me, tuning.pair_bytes_max).peers;

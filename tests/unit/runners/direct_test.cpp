@@ -36,6 +36,17 @@ std::vector<std::pair<DataType, ReduceOp>> defined_reductions() {
   return all;
 }
 
+/// And averages, which kernels of a call have, not the combination of two buffers.
+std::vector<std::pair<DataType, ReduceOp>> reductions_of_calls() {
+  auto all = defined_reductions();
+  for (int type = 0; type < select::kDataTypeCount; ++type) {
+    if (select::has_average(static_cast<DataType>(type))) {
+      all.emplace_back(static_cast<DataType>(type), ReduceOp::kAvg);
+    }
+  }
+  return all;
+}
+
 bool has_in_place(Collective collective) {
   return collective != Collective::kBarrier && collective != Collective::kBcast;
 }
@@ -134,7 +145,7 @@ TEST_P(Direct, ReducesEveryTypeWithEveryOperation) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
   std::mt19937_64 random(2);
-  for (const auto& [type, op] : defined_reductions()) {
+  for (const auto& [type, op] : reductions_of_calls()) {
     for (const Collective collective : kReductions) {
       world.tune(shape(random, world.ranks()));
       const Case test{.collective = collective,
@@ -177,7 +188,7 @@ TEST_P(Direct, AnySequenceOfCalls) {
   const char* seed = std::getenv("TUTTI_TEST_SEED");
   const char* calls = std::getenv("TUTTI_TEST_CALLS");
   std::mt19937_64 random(seed == nullptr ? 4 : std::strtoull(seed, nullptr, 10));
-  const auto reductions = defined_reductions();
+  const auto reductions = reductions_of_calls();
   const int count = calls == nullptr ? 200 : std::atoi(calls);
   for (int i = 0; i < count; ++i) {
     Case test;

@@ -98,6 +98,7 @@ template <class T>
 T apply(ReduceOp op, T a, T b) {
   switch (op) {
     case ReduceOp::kSum:
+    case ReduceOp::kAvg:
       return static_cast<T>(a + b);
     case ReduceOp::kProd:
       return static_cast<T>(a * b);
@@ -133,6 +134,12 @@ T apply_wrapping(ReduceOp op, T a, T b) {
   return apply(op, a, b);
 }
 
+/// What becomes of the sum of `ranks` values.
+template <class T>
+T finished(ReduceOp op, T value, std::size_t ranks) {
+  return op == ReduceOp::kAvg ? value * static_cast<T>(1.0 / static_cast<double>(ranks)) : value;
+}
+
 template <class T>
 T element(const unsigned char* data, std::uint64_t i) {
   T value;
@@ -146,6 +153,9 @@ void reduce_plain(ReduceOp op, const std::vector<const unsigned char*>& inputs, 
   T result = element<T>(inputs[0], i);
   for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
     result = apply_wrapping(op, result, element<T>(inputs[rank], i));
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    result = finished(op, result, inputs.size());
   }
   std::memcpy(out + i * sizeof(T), &result, sizeof(T));
 }
@@ -165,9 +175,11 @@ void reduce_complex(ReduceOp op, const std::vector<const unsigned char*>& inputs
     volatile const T ir = im * b_re;
     const T sum_re = re + b_re;
     const T sum_im = im + b_im;
-    re = op == ReduceOp::kSum ? sum_re : static_cast<T>(rr - ii);
-    im = op == ReduceOp::kSum ? sum_im : static_cast<T>(ri + ir);
+    re = op != ReduceOp::kProd ? sum_re : static_cast<T>(rr - ii);
+    im = op != ReduceOp::kProd ? sum_im : static_cast<T>(ri + ir);
   }
+  re = finished(op, re, inputs.size());
+  im = finished(op, im, inputs.size());
   std::memcpy(out + 2 * i * sizeof(T), &re, sizeof(T));
   std::memcpy(out + (2 * i + 1) * sizeof(T), &im, sizeof(T));
 }
@@ -199,7 +211,7 @@ inline void reduce_element(DataType type, ReduceOp op,
     for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
       result = apply(op, result, decode(element<std::uint16_t>(inputs[rank], i)));
     }
-    const std::uint16_t bits = encode(result);
+    const std::uint16_t bits = encode(finished(op, result, inputs.size()));
     std::memcpy(out + i * 2, &bits, 2);
   };
   switch (type) {

@@ -458,11 +458,15 @@ TEST(Plan, refusal__ccl_reasons_name_operation_and_type) {
             "nccl has no operation 'minloc'; it has sum, prod, min and max");
   shape.op = ReduceOp::kAvg;
   shape.type = DataType::kInt32;
-  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "no average of int32");
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "there is no average of int32");
   shape.type = DataType::kFloat32;
   CommFacts facts = facts_on(1);
   facts.direct_device_refusal.clear();
-  EXPECT_EQ(reason("direct-gamma", shape, facts), "direct does not average");
+  EXPECT_EQ(reason("direct-gamma", shape, facts), "");
+  shape.memory = Memory::kHost;
+  facts.direct_host_refusal.clear();
+  EXPECT_EQ(reason("direct-gamma", shape, facts), "direct does not average in host memory");
+  shape.memory = Memory::kDevice;
   EXPECT_EQ(reason("mpi-alpha", shape, facts_on(2)), "alpha does not average");
   shape.op = ReduceOp::kUser;
   EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "nccl cannot call a user-defined operation");
