@@ -11,7 +11,8 @@ by a wait of the host for the stream); `queued`, on GPUs, where calls follow eac
 stream: the time is the GPU's, and `cpu_us` that of the host for making a call while the GPU is
 busy; `replayed`, on GPUs: the GPU's time for a call of a graph of such calls. `bytes` is what a
 rank puts in (all_gather, broadcast: its tensor; reduce_scatter, all_to_all, all_reduce: the whole
-input).
+input). `python_us`, of all_reduce at the first size: the part of Python, torch's and ours, in a
+call, measured with a C function that returns at once.
 """
 
 from __future__ import annotations
@@ -108,6 +109,24 @@ def captured(call: Callable[[], Any]) -> Callable[[], Any]:
     return launch
 
 
+def python_us(call: Callable[[], Any]) -> list[float]:
+    """Quartiles of all_reduce by ours while the C API's function does nothing."""
+    import ctypes
+
+    from tutti_hpc import api
+    from tutti_hpc.torch import bindings
+
+    functions = bindings.functions()
+    ours = functions.allreduce
+    nothing: Any = api.load(functions.path)["tutti_comm_status"]  # Of the first argument alone.
+    nothing.argtypes, nothing.restype = ours.argtypes, ctypes.c_int  # type: ignore[attr-defined]
+    functions.allreduce = nothing
+    try:
+        return torch_job.quartiles([measure(call, 2000) * 1e6 for _ in range(20)])
+    finally:
+        functions.allreduce = ours
+
+
 def be_a_rank(arguments: argparse.Namespace) -> None:
     """One rank; rank 0 prints a row as JSON for each collective and size."""
     job = torch_job.Job(arguments)
@@ -136,6 +155,8 @@ def be_a_rank(arguments: argparse.Namespace) -> None:
                 if mode == "queued":
                     made = pairs_of(calls, turn, "cpu")
                     row["cpu_us"] = {b: made[f"{b}_us"] for b in calls}
+                if name == "all_reduce" and size == arguments.sizes[0] and mode == "waited":
+                    row["python_us"] = python_us(calls["tutti"])
                 job.emit(row)
     job.leave()
 
@@ -145,6 +166,7 @@ def shown(row: dict[str, Any]) -> str:
     low, middle, high = row["ratio"]
     theirs = row.get("gloo_us") or row["nccl_us"]
     made = [f" {backend} {us[1]:.1f}" for backend, us in row.get("cpu_us", {}).items()]
+    made += [f" Python {row['python_us'][1]:.1f}"] if "python_us" in row else []
     return (
         f"{row['collective']:15}{row['mode']:7}{row['ranks']:3}{row['bytes']:10}"
         f"{row['tutti_us'][1]:12.1f}{theirs[1]:12.1f}{middle:9.2f}  {low:.2f}..{high:.2f}"

@@ -399,7 +399,7 @@ def qemu(machine: Machine, initrd: Path, console: Path) -> list[str]:
     words += ["-m", str(memory_mib)]
     words += ["-serial", f"file:{console}", "-serial", "stdio"]
     words += ["-kernel", str(KERNEL / "vmlinuz"), "-initrd", str(initrd), "-append"]
-    # The kernel takes a timer for broken whose ticks a busy machine holds up.
+    # Without its check of the timer, which fails where this machine is busy and ticks come late.
     return [
         *words,
         "console=ttyS0 quiet panic=1 oops=panic mitigations=off random.trust_cpu=on "

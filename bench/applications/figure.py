@@ -38,7 +38,7 @@ def programs(directory: Path) -> list[tuple[str, list[float]]]:
         ("FSDP2, 298 M parameters", rows_of(directory, "fsdp")[0]),
     ]
     strong = [row for row in rows_of(directory, "gemm") if row["scaling"] == "strong"]
-    found += zip(("matrix product, in turn", "matrix product, ahead"), strong)
+    found += [(f"matrix product, {row['mode']}", row) for row in strong]
     found += [(f"experts, {row['phase']}", row) for row in rows_of(directory, "moe")]
     return [(label, row["ratio"]) for label, row in found]
 

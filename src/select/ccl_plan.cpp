@@ -18,7 +18,8 @@ std::string ccl_reduction_refusal(const Shape& shape, const std::string& ccl) {
     return has_average(shape.type) ? "" : no_average(shape.type);
   }
   if (shape.op < ReduceOp::kSum || shape.op > ReduceOp::kMax) {
-    return ccl + " has no operation '" + to_string(shape.op) + "'; it has sum, prod, min and max";
+    return ccl + " has no operation '" + to_string(shape.op) +
+           "'; it has sum, prod, min, max and avg";
   }
   using enum DataType;
   if (shape.type == kComplex64 || shape.type == kComplex128) {

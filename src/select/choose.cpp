@@ -69,7 +69,7 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
         .push_back({i, plan, std::move(reason)});
   }
   decision.plan = native_plan(facts);
-  decision.is_carried = facts.has_mpi;
+  decision.is_carried = facts.has_mpi && shape.op != ReduceOp::kAvg;  // Which MPI does not have.
   return decision;
 }
 

@@ -4,6 +4,7 @@
  * Nanoseconds per MPI_Allreduce of one double on host buffers. bench/overhead.py runs it with and
  * without the preload. Prints one line, rank 0's mean over the best of BATCHES batches:
  *   overhead: <ns per call> <ns per call, median batch> <iterations per batch> <ms of MPI_Init>
+ * The last is that of the slowest rank.
  *
  * Usage: overhead [ITERATIONS [BATCHES]]
  */
@@ -27,7 +28,8 @@ static int ascending(const void* left, const void* right) {
 int main(int argc, char** argv) {
   const double started_ns = now_ns();
   MPI_Init(&argc, &argv);
-  const double init_ms = (now_ns() - started_ns) / 1e6;
+  double init_ms = (now_ns() - started_ns) / 1e6;
+  MPI_Allreduce(MPI_IN_PLACE, &init_ms, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   const long iterations = argc > 1 ? atol(argv[1]) : 100000;
   const int batches = argc > 2 ? atoi(argv[2]) : 10;
   int rank = 0;

@@ -558,7 +558,26 @@ def several_nodes() -> None:
 
 
 def splits(half: Any) -> None:
-    """split_group: the world in two, one rank of a part of it, and no part at all."""
+    """split_group: the world in two, twice; one rank of a part of it, and no part at all.
+
+    Rank 0 is in one group more than the others.
+    """
+    dist.new_group([0])
+    for turn in range(2):
+        _split_in_two(turn)
+    last = dist.get_world_size(half) - 1
+    alone = dist.split_group(half, [[last]])
+    assert (alone is not None) == (dist.get_rank(half) == last)
+    if alone is not None:
+        dist.barrier(alone)
+    told = refused(lambda: dist.split_group(split_ranks=[[0], [0, RANKS]]))
+    assert "rank 0 stands twice in the lists" in told, told
+    told = refused(lambda: dist.split_group(split_ranks=[[0], [RANKS]]))
+    assert f"rank {RANKS} is not in the parent group" in told, told
+
+
+def _split_in_two(turn: int) -> None:
+    """Messages leave keys in the store, which the groups of the next turn must not find."""
     middle = (RANKS + 1) // 2
     lists = [list(range(middle)), list(range(middle, RANKS))]
     part = dist.split_group(split_ranks=lists, group_desc="neighbours")
@@ -569,13 +588,16 @@ def splits(half: Any) -> None:
     tensor = torch.full((5,), float(RANK), device=DEVICE)
     dist.all_reduce(tensor, group=part)
     assert tensor.eq(sum(mine)).all(), tensor
-    last = dist.get_world_size(half) - 1
-    alone = dist.split_group(half, [[last]])
-    assert (alone is not None) == (dist.get_rank(half) == last)
-    if alone is not None:
-        dist.barrier(alone)
-    told = refused(lambda: dist.split_group(split_ranks=[[0], [0, RANKS]]))
-    assert "are no lists, each with ranks of its own" in told, told
+    if len(mine) > 1:
+        place = mine.index(RANK)
+        message = torch.full((3,), 0.0 if place else turn + 1.0, device="cpu")
+        if place == 0:
+            dist.send(message, mine[1], group=part)
+        elif place == 1:
+            dist.recv(message, mine[0], group=part)
+            assert message.eq(turn + 1).all(), message
+        dist.barrier(part)
+    dist.destroy_process_group(part)
 
 
 def groups() -> None:

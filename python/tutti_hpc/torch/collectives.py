@@ -163,18 +163,15 @@ class Collectives:
         if tensor.is_cpu:
             return self._engine.submit_host(what, call, results, is_async, used)
         if tensor.is_cuda:
-            self._need_cuda()
+            if not self._has_checked_cuda:
+                self._check_cuda()
+                self._has_checked_cuda = True
             submit, device = self._engine.submit_device, tensor.get_device()
             if profiler_is_on():
                 with torch.profiler.record_function(f"tutti:{what}"):
                     return submit(what, call, results, is_async, device, used)
             return submit(what, call, results, is_async, device, used)
         raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
-
-    def _need_cuda(self) -> None:
-        if not self._has_checked_cuda:
-            self._check_cuda()
-            self._has_checked_cuda = True
 
     def _check_cuda(self) -> None:
         """A ValueError where CUDA tensors are another backend's."""
@@ -197,12 +194,9 @@ class Collectives:
     # ---- Reductions -----------------------------------------------------------------------------
 
     def _reduction(self, operation: Any, tensor: torch.Tensor, what: str) -> reductions.Reduction:
-        """What carries an operation on such tensors; equal on all ranks."""
+        """How an operation on such tensors is made. What sums on GPUs averages there, too."""
         found = reductions.find(operation, tensor.dtype, what)
-        if found.average is None or not tensor.is_cuda:
-            return found
-        self._need_cuda()
-        return found.average if self._engine.averages() else found
+        return found.average if found.average is not None and tensor.is_cuda else found
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Reduces one tensor in place."""

@@ -50,8 +50,6 @@ PROBE = {
     "memory": "host",
     "order": "blocking",
 }
-# Whether one averages CUDA tensors, be they captured or not.
-PROBE_AVERAGE = PROBE | {"op": "avg", "memory": "device"}
 # Plans over Tutti's transport, which connects the hosts at a first call.
 NET = "net:"
 # (communicator, stream) -> status of the C API.
@@ -93,7 +91,7 @@ class Engine:
         self.ranks = ranks
         self.timeout = timeout
         self.name = name
-        # Torch's functions take None for the work of a call that is not async; else a work is made.
+        # Torch's functions take None for the work of a call on a GPU that is not async.
         self.takes_none = False
         self.functions = bindings.functions()
         self.lock = threading.Lock()  # Around calls on the host communicator.
@@ -111,7 +109,6 @@ class Engine:
         self.host_refusal = ""  # Why no plan carries calls on host tensors; "": one does.
         self._broken: Optional[BaseException] = None
         self._device_broken: Optional[BaseException] = None
-        self._averages: Optional[bool] = None  # None: not asked yet.
         self._queue: queue.SimpleQueue[Optional[QueuedWork]] = queue.SimpleQueue()
         self._pending_lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
@@ -144,10 +141,9 @@ class Engine:
         is_async: Optional[bool],
         used: list[torch.Tensor],
     ) -> Any:
-        """A call on host tensors in its turn. Not async: its work is over, or None (takes_none).
+        """A call on host tensors in its turn. Not async: the work that is returned is over.
 
-        `is_async`: None where the caller wants a work that is over. `used`: the tensors that the
-        call reads or writes, kept until it was made.
+        `used`: the tensors that the call reads or writes, kept until it was made.
         """
         if profiler_is_on():
             # Torch has no events of its own for a group that is a Python class.
@@ -167,7 +163,7 @@ class Engine:
         self.sequence += 1
         if not is_async and self.pending == 0:
             self.run_host(what, call)
-            return None if is_async is False and self.takes_none else FinishedWork(tensors)
+            return FinishedWork(tensors)
 
         def run(_kept: list[torch.Tensor] = used) -> None:
             self.run_host(what, call)
@@ -223,8 +219,9 @@ class Engine:
     ) -> Any:
         """A call on the current stream, or (async) on one of ours that waits for it.
 
-        `is_async`: as in submit_host(). `used`: the tensors that the call reads or writes, in a
-        list of their own, so that the allocator keeps them.
+        `is_async`: None where the caller, not torch's function, waits for the work. `used`: the
+        tensors that the call reads or writes, in a list of their own, so that the allocator keeps
+        them.
         """
         if self._broken is not None:
             raise self._broken
@@ -302,16 +299,6 @@ class Engine:
         self.device = self._make_communicator("device", bindings.MEMORY_DEVICE)
         log.info("%s: CUDA tensors by Tutti on streams", self)
         return self.device
-
-    def averages(self) -> bool:
-        """Whether a plan averages CUDA tensors. The first call makes their communicator."""
-        if self._averages is None:
-            with self._device_lock:
-                comm = self.device or self._make_device()
-                orders = ("stream", "captured")
-                plans = [self.functions.plan(comm, PROBE_AVERAGE | {"order": o}) for o in orders]
-            self._averages = all(plan.get("plan") is not None for plan in plans)
-        return self._averages
 
     def device_failure(self) -> Optional[BaseException]:
         """What broke the communicator on the GPU."""

@@ -56,7 +56,7 @@ _BOOL = {
 class Reduction:
     """One operation on one type. `factor`: multiplied before; `is_average`: divided after.
 
-    `average`: the same without a division of ours, for plans that average.
+    `average`: the same by plans that divide themselves.
     """
 
     __slots__ = ("average", "factor", "is_average", "is_plain", "op", "type")

@@ -9,6 +9,7 @@ import inspect
 import logging
 import os
 import re
+import weakref
 from typing import Any
 
 import torch
@@ -147,53 +148,78 @@ def _is_ours(group: Any) -> bool:
 
     if isinstance(group, Collectives):
         return True
-    backends = (group._get_backend(device) for device in group._device_types)
-    return has_python_backends() and all(isinstance(one, Collectives) for one in backends)
+    if not (isinstance(group, dist.ProcessGroup) and has_python_backends()):
+        return False
+    return all(isinstance(group._get_backend(one), Collectives) for one in group._device_types)
+
+
+# How often a group was split: all of its ranks are in each of these calls.
+_splits: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def _split(parent: Any, lists: list[list[int]], timeout: Any, description: Any) -> Any:
+    """A group of the ranks in this rank's list, or None; `lists`: of ranks of the parent."""
+    world = distributed_c10d._world
+    group_ranks = world.pg_group_ranks[parent]
+    _splits[parent] = _splits.get(parent, 0) + 1
+    seen: set[int] = set()
+    for rank in (rank for part in lists for rank in part):
+        if rank in seen or rank not in group_ranks.values():
+            what = "stands twice in the lists" if rank in seen else "is not in the parent group"
+            raise ValueError(
+                f"tutti: split_group: rank {rank} {what}; remedy: lists of ranks 0 to "
+                f"{len(group_ranks) - 1}, each rank once at most"
+            )
+        seen.add(rank)
+    own = group_ranks[dist.get_rank()]
+    mine = next((sorted(part) for part in lists if own in part), None)
+    if mine is None:
+        return None
+    of_parent = {of_group: rank for rank, of_group in group_ranks.items()}
+    ranks = [of_parent[rank] for rank in mine]
+    # Torch's names of groups that only their members make count groups of which a rank is one.
+    name = f"{parent.group_name}/split{_splits[parent]}/{'_'.join(map(str, mine))}"
+    backend = distributed_c10d.Backend(world.pg_map[parent][0])
+    group, _ = distributed_c10d._new_process_group_helper(
+        len(ranks),
+        mine.index(own),
+        ranks,
+        backend,
+        world.pg_map[distributed_c10d._get_default_group()][1],
+        name,
+        timeout=timeout or distributed_c10d._get_default_timeout(backend),
+        group_desc=description or f"{parent.group_desc}:split",
+    )
+    world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
+    return group
 
 
 def _split_groups() -> None:
-    """split_group asks backends to split, and new groups of NCCL then want one of NCCL's to split.
+    """split_group wants a backend that splits; beside one, new groups of NCCL want to split it.
 
-    Ours are made by the store as new_group makes them, by their members alone, also without GPUs.
+    A split of ours is made by the store and by its members alone, also without GPUs. It has no
+    options of its own and all of the parent's devices.
     """
     original = distributed_c10d.split_group
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def split(
-        parent_pg: Any = None,
-        split_ranks: Any = None,
-        timeout: Any = None,
-        pg_options: Any = None,
-        group_desc: Any = None,
-        **more: Any,
-    ) -> Any:
-        world = distributed_c10d._world
-        parent = parent_pg or distributed_c10d._get_default_group()
-        ranks_of = world.pg_group_ranks.get(parent, {})
-        is_subset = more.get("backend") is not None
-        if not ranks_of or not split_ranks or is_subset or not _is_ours(parent):
-            return original(parent_pg, split_ranks, timeout, pg_options, group_desc, **more)
-        flat = [rank for part in split_ranks for rank in part]
-        known = set(ranks_of.values())
-        if not all(split_ranks) or len(set(flat)) != len(flat) or not known.issuperset(flat):
-            raise ValueError(
-                f"tutti: split_group: {split_ranks} are no lists, each with ranks of its own, of "
-                f"the {len(known)} ranks of the parent group"
-            )
-        own = ranks_of.get(dist.get_rank())
-        mine = next((part for part in split_ranks if own in part), None)
-        if mine is None:
-            return None
-        global_ranks = {of_group: rank for rank, of_group in ranks_of.items()}
-        return dist.new_group(
-            [global_ranks[rank] for rank in sorted(mine)],
-            timeout,
-            world.pg_map[parent][0],
-            use_local_synchronization=True,
-            group_desc=group_desc or f"{parent.group_desc}:split",
-        )
+    def split(*arguments: Any, **named: Any) -> Any:
+        given = signature.bind(*arguments, **named).arguments
+        parent = given.get("parent_pg") or dist.group.WORLD
+        lists = given.get("split_ranks")
+        if lists is None or given.get("backend") is not None or not _is_ours(parent):
+            return original(*arguments, **named)
+        parts = [[int(rank) for rank in part] for part in lists]
+        if not parts or not all(parts):
+            raise ValueError("tutti: split_group: an empty list; remedy: a rank in each list")
+        return _split(parent, parts, given.get("timeout"), given.get("group_desc"))
 
     distributed_c10d.split_group = dist.split_group = split
+    from torch.distributed import device_mesh
+
+    if hasattr(device_mesh, "split_group"):  # Which a mesh takes where ranks name their GPUs.
+        device_mesh.split_group = split
 
 
 def register() -> None:

@@ -248,7 +248,7 @@ struct Elementwise {
     return fold<kRanksMax, T>(units, count, [](Value a, Value b) { return O::apply(a, b); });
   }
 };
-/// Of real numbers, which complex ones are pairs of.
+/// A sum that is multiplied by a factor. Complex numbers are pairs of reals here.
 template <class T>
 struct ScaledSum {
   template <Word kRanksMax>

@@ -172,8 +172,11 @@ TEST(CCall, make_call__wrong_arguments_are_named) {
   given = arguments(Collective::kAllreduce);
   given.op = static_cast<tutti_op_t>(0);
   expect_words(given, "operation 0");
-  given.op = static_cast<tutti_op_t>(13);
-  expect_words(given, "operation 13");
+  given.op = static_cast<tutti_op_t>(14);
+  expect_words(given, "operation 14");
+  given.op = TUTTI_AVG;
+  given.type = TUTTI_INT32;
+  expect_words(given, "'avg' is not defined for int32");
   given = arguments(Collective::kAllreduce);
   given.type = TUTTI_FLOAT32;
   given.op = TUTTI_BAND;

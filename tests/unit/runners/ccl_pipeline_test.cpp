@@ -188,7 +188,7 @@ TEST(CclPipeline, run_pipeline__every_operation_and_type_as_when_not_cut) {
         }
       }
     }
-    CHILD_EXPECT(carried == 42, std::to_string(carried));
+    CHILD_EXPECT(carried == 48, std::to_string(carried));
     return "";
   });
   EXPECT_EQ(answers, test::all_well(2));

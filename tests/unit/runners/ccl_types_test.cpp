@@ -27,7 +27,7 @@ constexpr DataType kAllTypes[] = {
 constexpr ReduceOp kAllOps[] = {
     ReduceOp::kNone, ReduceOp::kSum,    ReduceOp::kProd,   ReduceOp::kMin,  ReduceOp::kMax,
     ReduceOp::kLand, ReduceOp::kLor,    ReduceOp::kLxor,   ReduceOp::kBand, ReduceOp::kBor,
-    ReduceOp::kBxor, ReduceOp::kMinloc, ReduceOp::kMaxloc, ReduceOp::kUser};
+    ReduceOp::kBxor, ReduceOp::kMinloc, ReduceOp::kMaxloc, ReduceOp::kAvg,  ReduceOp::kUser};
 
 TEST(CclTypes, translate__arithmetic_types_stay) {
   EXPECT_EQ(translate(DataType::kInt8), (Translation{NcclType::kInt8, 1, false}));
@@ -65,14 +65,15 @@ TEST(CclTypes, translate__keeps_the_size_of_an_element) {
   }
 }
 
-TEST(CclTypes, translate_op__four_operations) {
+TEST(CclTypes, translate_op__five_operations) {
   EXPECT_EQ(translate_op(ReduceOp::kSum), NcclOp::kSum);
   EXPECT_EQ(translate_op(ReduceOp::kProd), NcclOp::kProd);
   EXPECT_EQ(translate_op(ReduceOp::kMin), NcclOp::kMin);
   EXPECT_EQ(translate_op(ReduceOp::kMax), NcclOp::kMax);
+  EXPECT_EQ(translate_op(ReduceOp::kAvg), NcclOp::kAvg);
   EXPECT_EQ(std::count_if(std::begin(kAllOps), std::end(kAllOps),
                           [](ReduceOp op) { return translate_op(op).has_value(); }),
-            4);
+            5);
 }
 
 /// Selection refuses what NCCL has not; what it lets through, the runner must be able to say.
@@ -89,15 +90,18 @@ TEST(CclTypes, translate__everything_that_selection_lets_through) {
       const select::Shape shape{select::Collective::kAllreduce, 64, type, op,
                                 select::Memory::kDevice};
       const auto translation = translate(type);
-      const bool exact = translation && !translation->as_bytes && translate_op(op) &&
-                         (translation->count_factor == 1 || op == ReduceOp::kSum);
+      const bool exact =
+          translation && !translation->as_bytes && translate_op(op) &&
+          (op == ReduceOp::kAvg ? select::has_average(type)
+                                : translation->count_factor == 1 || op == ReduceOp::kSum);
       const std::string refusal = select::refusal(select::CclPlan(), shape, facts);
       EXPECT_EQ(exact, refusal.empty())
           << select::to_string(type) << " " << select::to_string(op) << ": " << refusal;
       passed += refusal.empty() ? 1 : 0;
     }
   }
-  EXPECT_EQ(passed, 10 * 4 + 2);  // Ten types with four operations, and complex sums.
+  // Ten types with four operations, complex sums, and averages of four real and the complex types.
+  EXPECT_EQ(passed, 10 * 4 + 2 + 4 + 2);
 }
 
 }  // namespace

@@ -595,7 +595,7 @@ TEST(DirectLaunch, TakesTheKernelOfItsWords) {
       for (const auto& [type, words] : sums) {
         Call call;
         call.type = type;
-        call.op = ReduceOp::kSum;
+        call.op = one_shot && select::has_average(type) ? ReduceOp::kAvg : ReduceOp::kSum;
         call.element_bytes = select::size_of(type);
         call.count = 64;
         call.send = call.recv = memory.data();
@@ -611,6 +611,7 @@ TEST(DirectLaunch, TakesTheKernelOfItsWords) {
           EXPECT_EQ(runners::direct_kernel_names()[static_cast<std::size_t>(launch.kernel)],
                     general ? "packets_" + form + "any_8"
                             : form + words + "_" + (words == "any" ? "8" : most));
+          EXPECT_EQ(launch.arguments.scale, call.op == ReduceOp::kAvg ? 1.0 / ranks : 1.0);
         }
       }
     }

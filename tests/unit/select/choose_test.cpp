@@ -83,7 +83,7 @@ TEST(Choose, choose__refused_rules_are_kept_with_reasons) {
   EXPECT_EQ(to_string(decision.refused[0].plan), "ccl-gamma");
   EXPECT_EQ(decision.refused[0].reason, "gamma is for one node; this communicator is on 2 nodes");
   EXPECT_EQ(decision.refused[1].reason,
-            "nccl has no operation 'bxor'; it has sum, prod, min and max");
+            "nccl has no operation 'bxor'; it has sum, prod, min, max and avg");
 }
 
 TEST(Choose, choose__all_refused_is_native) {

@@ -455,7 +455,7 @@ TEST(Plan, refusal__ccl_reasons_name_operation_and_type) {
   Shape shape = device_allreduce(8);
   shape.op = ReduceOp::kMinloc;
   EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)),
-            "nccl has no operation 'minloc'; it has sum, prod, min and max");
+            "nccl has no operation 'minloc'; it has sum, prod, min, max and avg");
   shape.op = ReduceOp::kAvg;
   shape.type = DataType::kInt32;
   EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "there is no average of int32");
