@@ -161,7 +161,7 @@ class Collectives:
             call = recorder.record(self._engine, what, call, results, used, inputs)
         tensor = used[0]
         if tensor.is_cpu:
-            return self._engine.submit_host(what, call, results, is_async, used)
+            return self._engine.submit_host(what, call, results, bool(is_async), used)
         if tensor.is_cuda:
             if not self._has_checked_cuda:
                 self._check_cuda()
@@ -732,7 +732,7 @@ class Collectives:
             work = engine.submit_host("barrier", call, [], True, [])
             work.wait(limit)
             return work
-        return engine.submit_host("barrier", call, [], _is_async(opts), [])
+        return engine.submit_host("barrier", call, [], bool(_is_async(opts)), [])
 
     def monitored_barrier(
         self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False

@@ -134,12 +134,7 @@ class Engine:
             self.fail(what, comm, status)
 
     def submit_host(
-        self,
-        what: str,
-        call: Call,
-        tensors: Any,
-        is_async: Optional[bool],
-        used: list[torch.Tensor],
+        self, what: str, call: Call, tensors: Any, is_async: bool, used: list[torch.Tensor]
     ) -> Any:
         """A call on host tensors in its turn. Not async: the work that is returned is over.
 
@@ -152,12 +147,7 @@ class Engine:
         return self._submit_host(what, call, tensors, is_async, used)
 
     def _submit_host(
-        self,
-        what: str,
-        call: Call,
-        tensors: Any,
-        is_async: Optional[bool],
-        used: list[torch.Tensor],
+        self, what: str, call: Call, tensors: Any, is_async: bool, used: list[torch.Tensor]
     ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
