@@ -161,10 +161,11 @@ def _split(parent: Any, lists: list[list[int]], timeout: Any, description: Any) 
     """A group of the ranks in this rank's list, or None; `lists`: of ranks of the parent."""
     world = distributed_c10d._world
     group_ranks = world.pg_group_ranks[parent]
+    of_parent = {of_group: rank for rank, of_group in group_ranks.items()}
     _splits[parent] = _splits.get(parent, 0) + 1
     seen: set[int] = set()
     for rank in (rank for part in lists for rank in part):
-        if rank in seen or rank not in group_ranks.values():
+        if rank in seen or rank not in of_parent:
             what = "stands twice in the lists" if rank in seen else "is not in the parent group"
             raise ValueError(
                 f"tutti: split_group: rank {rank} {what}; remedy: lists of ranks 0 to "
@@ -175,10 +176,9 @@ def _split(parent: Any, lists: list[list[int]], timeout: Any, description: Any) 
     mine = next((sorted(part) for part in lists if own in part), None)
     if mine is None:
         return None
-    of_parent = {of_group: rank for rank, of_group in group_ranks.items()}
     ranks = [of_parent[rank] for rank in mine]
     # Torch's names of groups that only their members make count groups of which a rank is one.
-    name = f"{parent.group_name}/split{_splits[parent]}/{'_'.join(map(str, mine))}"
+    name = f"{parent.group_name}/split{_splits[parent]}/{mine[0]}"
     backend = distributed_c10d.Backend(world.pg_map[parent][0])
     group, _ = distributed_c10d._new_process_group_helper(
         len(ranks),
