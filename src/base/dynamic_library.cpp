@@ -24,6 +24,8 @@ Result<DynamicLibrary> DynamicLibrary::open_loaded(const std::string& name) {
   return open_with(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 }
 
+DynamicLibrary DynamicLibrary::process() { return DynamicLibrary(dlopen(nullptr, RTLD_NOW)); }
+
 void* DynamicLibrary::symbol(const char* name) const {
   return handle_ == nullptr ? nullptr : dlsym(handle_, name);
 }

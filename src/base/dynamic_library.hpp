@@ -20,6 +20,9 @@ class DynamicLibrary {
   /// Only if the process has it already (RTLD_NOLOAD).
   static Result<DynamicLibrary> open_loaded(const std::string& name);
 
+  /// The program and what it was linked with, or has opened with RTLD_GLOBAL.
+  static DynamicLibrary process();
+
   /// Null when the library has no such symbol.
   void* symbol(const char* name) const;
   /// Resolves into `*function`; false when missing.

@@ -1184,7 +1184,8 @@ def calls_on_streams() -> None:
         raise AssertionError("the call's error was lost")
     assert side.current == 0
     # On the program's own stream, and what is behind it.
-    submit(tensor, is_async=False)
+    returned = submit(tensor, is_async=False)
+    assert (returned is None) == ours.takes_none, returned  # No work is made that nobody gets.
     submit(tensor).wait(limit)
     same("in order", tensor, torch.full((1000,), float(RANKS**5)))
     # The end of the group waits for its calls, and takes no work's result.

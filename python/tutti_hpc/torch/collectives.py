@@ -52,6 +52,21 @@ def _apart(source: torch.Tensor, outputs: list[torch.Tensor]) -> torch.Tensor:
     return source.clone() if any(_overlap(source, one) for one in outputs) else source
 
 
+def _memory(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
+    """Address and bytes of a plain tensor; None: it is not plain."""
+    return (tensor.data_ptr(), tensor.nbytes) if _is_plain(tensor) else None
+
+
+def _are_apart(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether they share no byte, of addresses and bytes."""
+    (begin, size), (other_begin, other_size) = one, other
+    return (
+        begin + size <= other_begin
+        or other_begin + other_size <= begin
+        or not (size and other_size)
+    )
+
+
 def _readable(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a plain copy."""
     if _is_plain(tensor):
@@ -126,8 +141,9 @@ def _no_grad(call: Call) -> Call:
 
 
 def _check_types(what: str, first: torch.Tensor, others: list[torch.Tensor]) -> None:
+    dtype, device = first.dtype, first.get_device()  # -1 of the host; devices are of one kind.
     for other in others:
-        if other.dtype is not first.dtype or other.device != first.device:
+        if other.dtype is not dtype or other.get_device() != device:
             raise ValueError(
                 f"tutti: {what}: tensors of {first.dtype} on {first.device} and of {other.dtype} "
                 f"on {other.device}; remedy: one type and one device in a call"
@@ -160,8 +176,6 @@ class Collectives:
         if recorder is not None:
             call = recorder.record(self._engine, what, call, results, used, inputs)
         tensor = used[0]
-        if tensor.is_cpu:
-            return self._engine.submit_host(what, call, results, bool(is_async), used)
         if tensor.is_cuda:
             if not self._has_checked_cuda:
                 self._check_cuda()
@@ -171,6 +185,8 @@ class Collectives:
                 with torch.profiler.record_function(f"tutti:{what}"):
                     return submit(what, call, results, is_async, device, used)
             return submit(what, call, results, is_async, device, used)
+        if tensor.is_cpu:
+            return self._engine.submit_host(what, call, results, bool(is_async), used)
         raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
 
     def _check_cuda(self) -> None:
@@ -209,30 +225,29 @@ class Collectives:
         return self._submit("all_reduce", call, [tensor], _is_async(opts), [tensor])
 
     def _allreduce_call(self, tensor: torch.Tensor, reduction: reductions.Reduction) -> Call:
-        functions, ranks = self._engine.functions, self._engine.ranks
-
-        def on(buffer: torch.Tensor) -> PlainCall:
-            return PlainCall(
-                functions.allreduce,
-                bindings.IN_PLACE,
-                buffer.data_ptr(),
-                buffer.numel(),
-                reduction.type,
-                reduction.op,
-            )
-
         if reduction.is_plain and _is_plain(tensor):
-            return on(tensor)
+            return self._plain_allreduce(tensor, reduction)
+        ranks = self._engine.ranks
 
         def call(comm: int, stream: Any) -> int:
             buffer = _readable(reduction.before(tensor))
-            status = on(buffer)(comm, stream)
+            status = self._plain_allreduce(buffer, reduction)(comm, stream)
             if status == 0:
                 reduction.after(buffer, ranks)
                 _settle(buffer, tensor)
             return status
 
         return _no_grad(call)
+
+    def _plain_allreduce(self, buffer: torch.Tensor, reduction: reductions.Reduction) -> PlainCall:
+        return PlainCall(
+            self._engine.functions.allreduce,
+            bindings.IN_PLACE,
+            buffer.data_ptr(),
+            buffer.numel(),
+            reduction.type,
+            reduction.op,
+        )
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         """Reduces each tensor in place; small ones of one type in one call."""
@@ -316,31 +331,23 @@ class Collectives:
         self, what: str, output: torch.Tensor, input: torch.Tensor, operation: Any
     ) -> Call:
         _check_types(what, output, [input])
-        ranks, functions = self._engine.ranks, self._engine.functions
-        _check_size(what, "the input", input.numel(), output.numel() * ranks)
+        ranks, function = self._engine.ranks, self._engine.functions.reduce_scatter_block
+        count = output.numel()
+        _check_size(what, "the input", input.numel(), count * ranks)
         reduction = self._reduction(operation, output, what)
-        # MPI's calls take no buffers that overlap, FSDP's have them.
-        overlaps = _overlap(input, output)
-
-        def on(source: torch.Tensor, buffer: torch.Tensor) -> PlainCall:
-            return PlainCall(
-                functions.reduce_scatter_block,
-                source.data_ptr(),
-                buffer.data_ptr(),
-                buffer.numel(),
-                reduction.type,
-                reduction.op,
-            )
-
-        if reduction.is_plain and not overlaps and _is_plain(input) and _is_plain(output):
-            return on(input, output)
+        kind, op = reduction.type, reduction.op
+        if reduction.is_plain:
+            source, place = _memory(input), _memory(output)
+            if source is not None and place is not None and _are_apart(source, place):
+                return PlainCall(function, source[0], place[0], count, kind, op)
 
         def call(comm: int, stream: Any) -> int:
             source = _readable(reduction.before(input))
             buffer = _writable(output)
-            if overlaps and buffer is output:
+            # MPI's calls take no buffers that overlap, FSDP's have them.
+            if buffer is output and _overlap(input, output):
                 buffer = torch.empty_like(output)
-            status = on(source, buffer)(comm, stream)
+            status = function(comm, source.data_ptr(), buffer.data_ptr(), count, kind, op, stream)
             if status == 0:
                 reduction.after(buffer, ranks)
                 _settle(buffer, output)
@@ -414,21 +421,23 @@ class Collectives:
         reason = self._other(tensor)
         if reason:
             return self._fall_back(reason, ("broadcast",), [tensor], opts)
-        functions, root = self._engine.functions, _root(opts)
-        is_root = root == self._engine.rank
+        call = self._broadcast_call(tensor, _root(opts))
+        return self._submit("broadcast", call, [tensor], _is_async(opts), [tensor])
 
-        def on(buffer: torch.Tensor) -> PlainCall:
-            return PlainCall(functions.bcast, buffer.data_ptr(), buffer.nbytes, bindings.BYTE, root)
+    def _broadcast_call(self, tensor: torch.Tensor, root: int) -> Call:
+        function, size = self._engine.functions.bcast, tensor.nbytes
+        if _is_plain(tensor):
+            return PlainCall(function, tensor.data_ptr(), size, bindings.BYTE, root)
+        is_root = root == self._engine.rank
 
         def call(comm: int, stream: Any) -> int:
             buffer = _readable(tensor) if is_root else _writable(tensor)
-            status = on(buffer)(comm, stream)
+            status = function(comm, buffer.data_ptr(), size, bindings.BYTE, root, stream)
             if status == 0 and not is_root:
                 _settle(buffer, tensor)
             return status
 
-        run = on(tensor) if _is_plain(tensor) else _no_grad(call)
-        return self._submit("broadcast", run, [tensor], _is_async(opts), [tensor])
+        return _no_grad(call)
 
     def all_gather_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None, timeout: Any = None
@@ -446,24 +455,23 @@ class Collectives:
 
     def _allgather_call(self, what: str, output: torch.Tensor, input: torch.Tensor) -> Call:
         _check_types(what, input, [output])
-        functions, rank = self._engine.functions, self._engine.rank
-        _check_size(what, "the output", output.numel(), input.numel() * self._engine.ranks)
-        # The own block may lie in the output; elsewhere there it would be overwritten.
-        is_in_place = input.data_ptr() == output.data_ptr() + rank * input.nbytes
-        is_simple = _is_plain(input) and _is_plain(output)
-
-        def on(source: Any, buffer: torch.Tensor) -> PlainCall:
-            return PlainCall(
-                functions.allgather, source, buffer.data_ptr(), input.nbytes, bindings.BYTE
-            )
-
-        if is_simple and (is_in_place or not _overlap(input, output)):
-            return on(bindings.IN_PLACE if is_in_place else input.data_ptr(), output)
+        engine = self._engine
+        function, size = engine.functions.allgather, input.nbytes
+        _check_size(what, "the output", output.numel(), input.numel() * engine.ranks)
+        source, place = _memory(input), _memory(output)
+        if source is not None and place is not None:
+            # The own block may lie in the output; elsewhere there it would be overwritten.
+            if source[0] == place[0] + engine.rank * size:
+                return PlainCall(function, bindings.IN_PLACE, place[0], size, bindings.BYTE)
+            if _are_apart(source, place):
+                return PlainCall(function, source[0], place[0], size, bindings.BYTE)
 
         def call(comm: int, stream: Any) -> int:
             source = _apart(_readable(input), [output])
             buffer = _writable(output)
-            status = on(source.data_ptr(), buffer)(comm, stream)
+            status = function(
+                comm, source.data_ptr(), buffer.data_ptr(), size, bindings.BYTE, stream
+            )
             if status == 0:
                 _settle(buffer, output)
             return status
@@ -653,21 +661,16 @@ class Collectives:
             sent = _row_bytes(what, "input", input, input_splits, ranks)
             received = _row_bytes(what, "output", output, output_splits, ranks)
 
-        def on(source: torch.Tensor, buffer: torch.Tensor) -> PlainCall:
+        def on(source: int, buffer: int) -> PlainCall:
             if is_equal:
-                return PlainCall(
-                    functions.alltoall,
-                    source.data_ptr(),
-                    buffer.data_ptr(),
-                    source.nbytes // ranks,
-                    bindings.BYTE,
-                )
+                size = input.nbytes // ranks
+                return PlainCall(functions.alltoall, source, buffer, size, bindings.BYTE)
             return PlainCall(
                 functions.alltoallv,
-                source.data_ptr(),
+                source,
                 _numbers(sent),
                 _numbers(_sums(sent)),
-                buffer.data_ptr(),
+                buffer,
                 _numbers(received),
                 _numbers(_sums(received)),
                 bindings.BYTE,
@@ -676,13 +679,14 @@ class Collectives:
         def call(comm: int, stream: Any) -> int:
             source = _apart(_readable(input), [output])
             buffer = _writable(output)
-            status = on(source, buffer)(comm, stream)
+            status = on(source.data_ptr(), buffer.data_ptr())(comm, stream)
             if status == 0:
                 _settle(buffer, output)
             return status
 
-        is_simple = _is_plain(input) and _is_plain(output) and not _overlap(input, output)
-        run = on(input, output) if is_simple else _no_grad(call)
+        from_there, to_there = _memory(input), _memory(output)
+        is_simple = from_there and to_there and _are_apart(from_there, to_there)
+        run: Call = on(input.data_ptr(), output.data_ptr()) if is_simple else _no_grad(call)
         return self._submit(what, run, [output], _is_async(opts), [output, input])
 
     alltoall_base = all_to_all_single

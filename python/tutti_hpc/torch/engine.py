@@ -56,9 +56,9 @@ NET = "net:"
 Call = Callable[[int, Any], int]
 fallbacks: Counter[str] = Counter()
 # Calls on CUDA tensors whose tensors are kept for works that nobody has waited for: at most, and as
-# many without a look whether they are over.
+# many without a look whether they are over, which is for half of them at a time.
 KEPT_MAX = 32
-KEPT_UNASKED = 4
+KEPT_UNASKED = 8
 
 
 class PlainCall:
@@ -258,8 +258,9 @@ class Engine:
         kept.append((number, used, stream))
         while not kept[0][1] and len(kept) > 1:
             kept.popleft()
-        while len(kept) > KEPT_UNASKED and self.functions.test(comm, kept[0][0])[1]:
-            kept.popleft()[1].clear()
+        if len(kept) > KEPT_UNASKED:
+            while len(kept) > KEPT_UNASKED // 2 and self.functions.test(comm, kept[0][0])[1]:
+                kept.popleft()[1].clear()
         if len(kept) > KEPT_MAX:
             _, oldest, on = kept.popleft()
             on.keep(oldest)

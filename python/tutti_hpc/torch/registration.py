@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from tutti_hpc.torch.works import use_quick_extraction
+
 NAME = "tutti"
 # Set by users alone: backends that a script names and that are to be Tutti.
 REPLACE = "TUTTI_TORCH_REPLACE"
@@ -229,5 +231,6 @@ def register() -> None:
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     _batch_messages()
     _split_groups()
+    use_quick_extraction()
     if os.environ.get(REPLACE):
         _replace()

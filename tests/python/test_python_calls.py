@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions of the C API as this interpreter's own: the same answers as by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import pytest
+from tutti_hpc import api, paths
+
+IN_PLACE, BLOCKING = -1, -2
+FLOAT32, SUM = 11, 1
+
+
+def find(name: str) -> Any:
+    """The function, or None."""
+    make = ctypes.PyDLL(str(paths.require(paths.LIBRARY))).tutti_python_function
+    make.argtypes, make.restype = [ctypes.c_char_p], ctypes.c_void_p
+    address = make(name.encode())
+    return ctypes.cast(address, ctypes.py_object).value if address else None
+
+
+def test_python_function__answers_as_the_c_function() -> None:
+    library = api.load(paths.require(paths.LIBRARY))
+    by_ctypes = library.tutti_comm_order
+    by_ctypes.argtypes = [ctypes.c_void_p] * 3
+    words = library.tutti_error_string
+    words.argtypes, words.restype = [ctypes.c_void_p], ctypes.c_char_p
+    assert by_ctypes(0, 1, 2) == find("tutti_comm_order")(0, 1, 2) != 0
+    assert b"null" in words(None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ((), TypeError),
+        ((0, 1), TypeError),
+        ((0, 1, 2, 3), TypeError),
+        ((0, "x", 2), TypeError),
+        ((None, 1, 2), TypeError),
+        ((0, 1 << 70, 2), OverflowError),
+    ],
+)
+def test_python_function__raises_for_arguments_of_no_use(
+    arguments: tuple[Any, ...], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        find("tutti_comm_order")(*arguments)
+
+
+def test_python_function__that_it_has_not() -> None:
+    assert find("tutti_comm_abort") is None
+    assert find("") is None
+
+
+class Bootstrap(ctypes.Structure):
+    """tutti_bootstrap_t."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("rank", ctypes.c_int),
+        ("ranks", ctypes.c_int),
+        ("context", ctypes.c_void_p),
+        ("allgather", ctypes.c_void_p),
+    )
+
+
+ALLGATHER = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+)
+
+
+def test_python_function__lets_other_threads_run() -> None:
+    """Two ranks in threads of this process: each call waits for the other's."""
+    library = api.load(paths.require(paths.LIBRARY))
+    allreduce = find("tutti_allreduce")
+    ranks = 2
+    meeting = threading.Barrier(ranks, timeout=60)
+    given = [b""] * ranks
+    results: list[list[float]] = [[]] * ranks
+
+    def be(rank: int) -> None:
+        def allgather(_context: int, send: int, recv: int, size: int) -> int:
+            given[rank] = ctypes.string_at(send, size)
+            meeting.wait()
+            ctypes.memmove(recv, b"".join(given), size * ranks)
+            meeting.wait()
+            return 0
+
+        callback = ALLGATHER(allgather)
+        address = ctypes.cast(callback, ctypes.c_void_p)
+        bootstrap = Bootstrap(ctypes.sizeof(Bootstrap), rank, ranks, None, address)
+        comm = ctypes.c_void_p()
+        assert library.tutti_comm_create(ctypes.byref(bootstrap), None, ctypes.byref(comm)) == 0
+        values = (ctypes.c_float * 3)(rank + 1, 10 * rank, -rank)
+        for _ in range(100):
+            place = ctypes.addressof(values)
+            assert allreduce(comm.value, IN_PLACE, place, 3, FLOAT32, SUM, BLOCKING) == 0
+        results[rank] = list(values)
+        assert library.tutti_comm_destroy(comm) == 0
+
+    threads = [threading.Thread(target=be, args=(rank,), daemon=True) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), "a call kept the interpreter's lock"
+    assert results == [[3 * 2.0**99, 10 * 2.0**99, -(2.0**99)]] * ranks
