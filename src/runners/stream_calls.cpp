@@ -344,8 +344,8 @@ Status StreamCalls::begin(Queued* call) {
     call->previous = calls_.back().after;
     call->previous_stream_id = calls_.back().stream_id;
   }
-  for (SharedEvent* const wanted : {&call->after, &call->before}) {
-    if (!free_.empty() && (wanted == &call->after || call->shows.word == nullptr)) {
+  for (SharedEvent* const wanted : {&call->before, &call->after}) {
+    if (!free_.empty()) {
       *wanted = std::move(free_.back());
       free_.pop_back();
     }
@@ -382,14 +382,10 @@ Status StreamCalls::open(device::Stream stream, Queued* call) {
   if (call->order != nullptr) {
     TUTTI_RETURN_IF_ERROR(api_->stream_wait_event(stream, call->order.get()));
   }
-  if (call->after == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(call->after, GraphOrder::make_event(*api_, device_));
-  }
-  if (call->shows.word != nullptr) {
-    return {};
-  }
-  if (call->before == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(call->before, GraphOrder::make_event(*api_, device_));
+  for (SharedEvent* const wanted : {&call->before, &call->after}) {
+    if (*wanted == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(*wanted, GraphOrder::make_event(*api_, device_));
+    }
   }
   return api_->record_event(call->before.get(), stream);
 }
@@ -602,14 +598,6 @@ Status StreamCalls::look_at_queueing(Clock::time_point now) {
   return look_at_peers(calls_.front().carrier, now);
 }
 
-Result<bool> StreamCalls::has_begun(const Queued& call) const {
-  using Word = device::kernels::Wide;
-  return call.shows.word == nullptr
-             ? api_->event_done(call.before.get())
-             : Result<bool>(std::atomic_ref(const_cast<Word&>(*call.shows.word))
-                                .load(std::memory_order_relaxed) >= call.shows.number);
-}
-
 Status StreamCalls::look_at_first(Clock::time_point now) {
   TUTTI_RETURN_IF_ERROR(look_at_graphs(now));
   const std::uint64_t before = reaped_;
@@ -619,7 +607,7 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
   }
   Queued& first = calls_.front();
   if (!first.is_running) {
-    TUTTI_ASSIGN_OR_RETURN(first.is_running, has_begun(first));
+    TUTTI_ASSIGN_OR_RETURN(first.is_running, api_->event_done(first.before.get()));
     first.since = now;
   }
   TUTTI_RETURN_IF_ERROR(

@@ -56,7 +56,6 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/kernels/direct_arguments.hpp"
 #include "runners/call.hpp"
 #include "runners/graph_order.hpp"
 #include "runners/scratch.hpp"
@@ -106,22 +105,12 @@ class StreamCalls {
   /// called any more.
   void leave(Carrier carrier);
 
-  /// How a call shows that it runs: the GPU stores a number of at least `number` there. Without a
-  /// word an event before the call does, which costs the processor and the GPU 1 us each.
-  struct Begin {
-    const device::kernels::Wide* word = nullptr;
-    device::kernels::Wide number = 0;
-  };
   /// Queues one call. `queue(Lease*)` puts the work on `stream`; what it leases lives until the
   /// work is done. Errors of `queue` are failures.
   template <class Queue>
   Status add(Carrier carrier, device::Stream stream, const Queue& queue) {
-    return add(carrier, stream, Begin{}, queue);
-  }
-  template <class Queue>
-  Status add(Carrier carrier, device::Stream stream, const Begin& shows, const Queue& queue) {
     const device::RelaxedCapture relaxed(*api_);
-    Queued call{.carrier = carrier, .shows = shows};
+    Queued call{.carrier = carrier};
     TUTTI_RETURN_IF_ERROR(begin(&call));
     Status status = open(stream, &call);
     if (status.ok()) {
@@ -219,8 +208,7 @@ class StreamCalls {
   struct Line;
   struct Queued {
     Carrier carrier{};
-    Begin shows{};
-    SharedEvent before{};  ///< What the stream had to do earlier is done. Null: `shows` has a word.
+    SharedEvent before{};  ///< What the stream had to do earlier is done.
     SharedEvent after{};
     SharedEvent previous{};  ///< The end of the call before; null: it is over.
     std::uint64_t previous_stream_id = 0;
@@ -237,8 +225,6 @@ class StreamCalls {
   /// The same for a call that is not waited for.
   Status begin(Queued* call);
   Status open(device::Stream stream, Queued* call);
-  /// Whether the first call, which is not over, runs.
-  Result<bool> has_begun(const Queued& call) const;
   bool takes_turns() const { return members_[0].takes_turns || members_[1].takes_turns; }
   /// What this communicator's calls wait for and record where graphs have calls; null: none has.
   SharedEvent order_of_graphs();

@@ -741,14 +741,6 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
   }
 }
 
-/// By the last thread of a launch's first block, and not by the one that completes the block: its
-/// fence would wait for a word on its way to the host.
-TUTTI_INLINE void tell_begin(const DirectArguments& a) {
-  if (a.begun != nullptr) {
-    Hardware::put_word(a.begun, a.sequence);
-  }
-}
-
 /// By one thread of each block, once all warps of the block are done: the last block of the launch
 /// counts its rounds for the next one.
 TUTTI_INLINE void count_launch(const DirectArguments& a) {

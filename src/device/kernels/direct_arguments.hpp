@@ -101,8 +101,6 @@ struct DirectArguments {
   /// Host memory: block b stores `sequence` to done[b] when all its results can be read.
   Wide* done;
   Wide sequence;
-  /// Host memory: gets `sequence` when the launch begins; null: nobody asks.
-  Wide* begun;
   /// Host memory: nonzero ends all waiting; a kernel that waited in vain stores to `failed`.
   const Word* abort;
   Word* failed;

@@ -24,13 +24,6 @@ namespace {
 
 using Wire = TUTTI_WIRE;
 
-/// Before all else.
-TUTTI_INLINE void begin(const DirectArguments& arguments) {
-  if (Hardware::block() == 0 && Hardware::thread() + 1 == arguments.warps * Hardware::kLanes) {
-    tell_begin(arguments);
-  }
-}
-
 /// After all warps: the block's results are visible to whoever sees its word. They are in memory of
 /// this device, so the fence is the device's (docs/decisions/0016-a-fence-of-the-device.md).
 TUTTI_INLINE void complete(const DirectArguments& arguments) {
@@ -47,7 +40,6 @@ TUTTI_INLINE void complete(const DirectArguments& arguments) {
 #define TUTTI_PARENTHESES(...) __VA_ARGS__
 #define TUTTI_KERNEL(name, body)                                                                   \
   TUTTI_GLOBAL void name(DirectArguments arguments) {                                              \
-    begin(arguments);                                                                              \
     const Word warp = Hardware::block() * arguments.warps + Hardware::thread() / Hardware::kLanes; \
     TUTTI_PARENTHESES body(arguments, warp, Hardware::thread() % Hardware::kLanes);                \
     complete(arguments);                                                                           \

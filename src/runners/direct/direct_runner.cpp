@@ -189,8 +189,7 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
     TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
   }
   const bool is_behind_other = calls_->is_behind_other(kOurs);
-  const StreamCalls::Begin begin{&control_->begun, sequence_ + 1};
-  return calls_->add(kOurs, stream, begin, [&](Lease* copy) -> Status {
+  return calls_->add(kOurs, stream, [&](Lease* copy) -> Status {
     Call moved = call;
     TUTTI_RETURN_IF_ERROR(copy_input(&moved, stream, copy));
     if (is_behind_other) {
@@ -394,7 +393,6 @@ Status DirectRunner::launch(Planned& launch, device::Stream stream) {
   kernels::DirectArguments& a = launch.arguments;
   a.done = control_->done.data();
   a.sequence = ++sequence_;
-  a.begun = stream != stream_ ? &control_->begun : nullptr;
   a.abort = &control_->abort;
   a.failed = &control_->failed;
   a.ended = ended_;

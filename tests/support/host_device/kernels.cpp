@@ -23,9 +23,6 @@ constexpr std::size_t kArgumentBytes[] = {sizeof(DirectArguments)};
 template <auto kBody>
 void run(const HostBlock& block, void** arguments) {
   const auto& a = *static_cast<const DirectArguments*>(arguments[0]);
-  if (block.index[0] == 0) {
-    tell_begin(a);
-  }
   for (Word warp = 0; warp < a.warps; ++warp) {
     kBody(a, block.index[0] * a.warps + warp, 0);
   }

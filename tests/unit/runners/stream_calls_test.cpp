@@ -37,10 +37,6 @@ class Calls : public StreamCalls {
     return StreamCalls::add(carrier_, stream, queue);
   }
   template <class Queue>
-  Status add(device::Stream stream, const Begin& shows, const Queue& queue) {
-    return StreamCalls::add(carrier_, stream, shows, queue);
-  }
-  template <class Queue>
   Status watch_over(const Queue& queue) {
     return StreamCalls::watch_over(carrier_, queue);
   }
@@ -413,17 +409,6 @@ TEST_F(StreamCallsTest, watch__time_before_the_call_began_does_not_count) {
   gate_.release();
   EXPECT_TRUE(calls.drain().ok());
   EXPECT_EQ(ends_, 0);
-}
-
-TEST_F(StreamCallsTest, watch__a_word_shows_that_the_call_runs) {
-  Calls calls(*api_, member(0.3));
-  device::kernels::Wide begun = 6;  // Of a call before.
-  ASSERT_TRUE(calls.add(streams_[0], {&begun, 7}, queue(streams_[0], &held)).ok());
-  std::this_thread::sleep_for(900ms);
-  EXPECT_TRUE(calls.failure().ok()) << calls.failure().message();
-  std::atomic_ref<device::kernels::Wide>{begun} = 7;
-  EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
-  EXPECT_EQ(calls.failure().code(), ErrorCode::kTimeout);
 }
 
 TEST_F(StreamCallsTest, watch__a_peer_that_is_gone_ends_the_call) {
