@@ -36,6 +36,7 @@ CASES = (
     "groups",
     "training",
     "custom_fsdp",
+    "random_programs",
 )
 
 

@@ -1225,6 +1225,16 @@ def late_call_on_streams() -> None:
     print("SURVIVED", flush=True)
 
 
+def random_programs() -> None:
+    """Those of the seeds in SEEDS, `first:end`."""
+    import torch_random
+
+    start()
+    first, end = map(int, os.environ.get("SEEDS", "0:20").split(":"))
+    for seed in range(first, end):
+        torch_random.Program(seed, DEVICE, same).run()
+
+
 # ---- Ways in ------------------------------------------------------------------------------------
 
 
