@@ -102,34 +102,9 @@ Result<transport::ConnectionOptions> options_of(const Handshake& mine, const Han
   connection.sends = sends;
   connection.receives = !sends;
   connection.seed = mine.incarnation;
-  // A thread that has just lost its processor is a pause of many round trips: what the window holds
-  // must outlast it.
-  const Bytes bdp_bytes = connection.wire.base_rtt_ns * 1000 * connection.wire.rails /
-                          connection.wire.ps_per_byte * 3 / 2;
-  const Bytes window_bytes =
-      std::max<Bytes>(bdp_bytes, Bytes{kWindowChunks} * connection.wire.chunk_bytes);
-  // Each rail has a socket of its own at the peer.
-  connection.window_bytes_max =
-      connection.window_bytes_max == 0
-          ? window_bytes
-          : std::min(connection.window_bytes_max * connection.wire.rails, window_bytes);
-  take_share(connection, sub_connections);
-  // More than the window has: each short message is a chunk, and no stream of them alone needs all
-  // of it.
-  connection.chunks_max = static_cast<std::uint32_t>(std::min<Bytes>(
-      transport::kChunksMax, 8 * (connection.window_bytes_max / connection.wire.chunk_bytes + 1)));
-  connection.window_groups =
-      std::gcd(connection.wire.paths, std::max(kWindowGroups / sub_connections, 1U));
-  connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
   connection.loss.give_up_ns = options.timeout_ns;
-  connection.loss.rto_ns_min = kRtoNsMin;
-  connection.loss.tail_probe_ns_min = kTailProbeNsMin;
-  connection.acknowledgement.ack_bytes = kChunksPerAck * connection.wire.chunk_bytes;
-  // Of the whole link's chunk: what sub-connections share with each other does not make theirs
-  // slow.
-  const TimeNs whole_ns = chunk_ns(connection.wire) / sub_connections;
-  connection.acknowledgement.ack_delay_ns = whole_ns > kSlowChunkNs ? 2 * whole_ns : kAckDelayNs;
   connection.acknowledgement.lazy_ns = options.lazy_ns;
+  set_windows_and_timers(connection, sub_connections);
   return connection;
 }
 
@@ -456,6 +431,36 @@ class ChannelConnector : public Connector {
 };
 
 }  // namespace
+
+void set_windows_and_timers(transport::ConnectionOptions& connection,
+                            std::uint32_t sub_connections) {
+  // A thread that has just lost its processor is a pause of many round trips: what the window holds
+  // must outlast it.
+  const Bytes bdp_bytes = connection.wire.base_rtt_ns * 1000 * connection.wire.rails /
+                          connection.wire.ps_per_byte * 3 / 2;
+  const Bytes window_bytes =
+      std::max<Bytes>(bdp_bytes, Bytes{kWindowChunks} * connection.wire.chunk_bytes);
+  // Each rail has a socket of its own at the peer.
+  connection.window_bytes_max =
+      connection.window_bytes_max == 0
+          ? window_bytes
+          : std::min(connection.window_bytes_max * connection.wire.rails, window_bytes);
+  take_share(connection, sub_connections);
+  // More than the window has: each short message is a chunk, and no stream of them alone needs all
+  // of it.
+  connection.chunks_max = static_cast<std::uint32_t>(std::min<Bytes>(
+      transport::kChunksMax, 8 * (connection.window_bytes_max / connection.wire.chunk_bytes + 1)));
+  connection.window_groups =
+      std::gcd(connection.wire.paths, std::max(kWindowGroups / sub_connections, 1U));
+  connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
+  connection.loss.rto_ns_min = kRtoNsMin;
+  connection.loss.tail_probe_ns_min = kTailProbeNsMin;
+  connection.acknowledgement.ack_bytes = kChunksPerAck * connection.wire.chunk_bytes;
+  // Of the whole link's chunk: what sub-connections share with each other does not make theirs
+  // slow.
+  const TimeNs whole_ns = chunk_ns(connection.wire) / sub_connections;
+  connection.acknowledgement.ack_delay_ns = whole_ns > kSlowChunkNs ? 2 * whole_ns : kAckDelayNs;
+}
 
 Result<std::unique_ptr<Listener>> make_listener(const SocketAddress& local,
                                                 const ChannelOptions& options,

@@ -55,6 +55,11 @@ struct ChannelOptions {
       std::make_shared<WarnOnce>();  ///< Of differences between hosts.
 };
 
+/// What each end of a connection chooses by itself, for one of `sub_connections`: windows, timers,
+/// acknowledgements. `window_bytes_max`: that of one rail, 0: none was asked for.
+void set_windows_and_timers(transport::ConnectionOptions& connection,
+                            std::uint32_t sub_connections);
+
 /// Gives the engines of the next channel of this direction with that peer (Handshake::device), one
 /// for each sub-connection that it may have, 1 to kSubConnectionsMax. The peer may have fewer: then
 /// the first ones count.

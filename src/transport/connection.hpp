@@ -152,7 +152,8 @@ class Connection {
   }
   std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
   bool has_room(const Group& group, std::uint32_t bytes) const;
-  Group* find_group(TimeNs now, std::uint32_t bytes, PathId avoid, bool needs_room);
+  Group* find_group(TimeNs now, std::uint32_t bytes, PathId avoid, bool needs_room,
+                    bool is_any_enough = false);
   TimeNs next_pace_ns(TimeNs now, std::uint32_t bytes) const;
   bool is_usable(std::uint32_t group) const;
   std::uint64_t next_number(TimeNs now);

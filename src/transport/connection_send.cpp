@@ -46,8 +46,9 @@ bool Connection::has_room(const Group& group, std::uint32_t bytes) const {
 // The group with the least in the air, relative to equal shares, that may send (if that matters)
 // and has a living path: the engine with the least work in connection splitting. Of many groups two
 // are drawn first. Equals take turns: by order, few chunks would never see the last ones.
+// `is_any_enough`: who asks only wants to know whether there is one.
 Connection::Group* Connection::find_group(TimeNs now, std::uint32_t bytes, PathId avoid,
-                                          bool needs_room) {
+                                          bool needs_room, bool is_any_enough) {
   const auto may_send = [&](const Group& group) {
     return !needs_room || (now >= group.pace_ns && has_room(group, bytes));
   };
@@ -69,11 +70,16 @@ Connection::Group* Connection::find_group(TimeNs now, std::uint32_t bytes, PathI
     }
   }
   Group* best = nullptr;
+  std::uint32_t i = group_turn_;
   for (std::uint32_t turn = 0; turn < count; ++turn) {
-    const std::uint32_t i = (group_turn_ + turn) % count;
-    if ((best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes) && fits(i)) {
-      best = &groups_[i];
+    Group& group = groups_[i];
+    if ((best == nullptr || group.inflight_bytes < best->inflight_bytes) && fits(i)) {
+      best = &group;
+      if (group.inflight_bytes == 0 || is_any_enough) {
+        break;
+      }
     }
+    i = i + 1 == count ? 0 : i + 1;
   }
   if (best == nullptr && avoided < count && is_usable(avoided) && may_send(groups_[avoided])) {
     best = &groups_[avoided];
@@ -151,7 +157,7 @@ bool Connection::can_send(TimeNs now) {
     }
     return when <= now;
   }
-  if (find_group(now, bytes, avoid, true) != nullptr) {
+  if (find_group(now, bytes, avoid, true, /*is_any_enough=*/true) != nullptr) {
     return true;
   }
   timers_.set(Timer::kPace, next_pace_ns(now, bytes));
