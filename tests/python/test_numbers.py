@@ -125,16 +125,12 @@ MANY_PAIRS: dict[str, Any] = {"variant": "UC, written, 235 peers"}
 QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
     "docs/rdma.md": [
         (
-            "takes # instructions for a chunk of 32 KiB with cubic, # with nscc.",
-            "verbs-engine.json",
-            lambda v: [v("sender_instructions", **c) for c in (CHUNK, CHUNK_NSCC)],
-        ),
-        (
-            "that was # ns (# to #) and # ns;",
+            "takes # instructions for a chunk of 32 KiB with cubic, # with nscc: # and # ns;",
             "verbs-engine.json",
             lambda v: [
-                *(v(f"sender_ns{end}", **CHUNK) for end in ("", "_min", "_max")),
-                v("sender_ns", **CHUNK_NSCC),
+                v(field, **chunk)
+                for field in ("sender_instructions", "sender_ns")
+                for chunk in (CHUNK, CHUNK_NSCC)
             ],
         ),
         (
