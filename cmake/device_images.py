@@ -191,6 +191,18 @@ def images_source(built: dict[str, Path]) -> str:
     return "\n".join(lines)
 
 
+def cache_of(source: Path, output: Path, tools: Tools) -> Path:
+    """Where the images of these kernels are kept, by all that goes into them."""
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for file in sorted((source / KERNELS).glob("*")):
+        digest.update(file.name.encode() + file.read_bytes())
+    # A package may be upgraded in its place.
+    for tool in (tools.clang, tools.lld, tools.ptxas):
+        if tool:
+            digest.update(str(Path(tool[0]).stat().st_size).encode())
+    return Path(os.environ.get("DEVICE_IMAGES_CACHE") or output) / digest.hexdigest()[:16]
+
+
 def main() -> int:
     """Builds what can be built; 1 when a compiler that was found fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -200,15 +212,7 @@ def main() -> int:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     tools = find_tools()
-    digest = hashlib.sha256(Path(__file__).read_bytes())
-    for file in sorted((options.source / KERNELS).glob("*")):
-        digest.update(file.name.encode() + file.read_bytes())
-    # A package may be upgraded in its place.
-    for tool in (tools.clang, tools.lld, tools.ptxas):
-        if tool:
-            digest.update(str(Path(tool[0]).stat().st_size).encode())
-    key = digest.hexdigest()[:16]
-    cache = Path(os.environ.get("DEVICE_IMAGES_CACHE") or options.output) / key
+    cache = cache_of(options.source, options.output, tools)
 
     wanted: dict[str, tuple[str, ...]] = {}
     if tools.clang and tools.ptxas:

@@ -31,7 +31,7 @@ struct Method {
 };
 constexpr int kFastCall = 0x0080;  // METH_FASTCALL
 
-/// What is used of the interpreter; by threads that have its lock.
+/// What is used of the interpreter; by threads that hold the GIL.
 struct Python {
   PyObject* (*new_function)(Method*, PyObject* self, PyObject* module) = nullptr;
   void* (*as_pointer)(PyObject*) = nullptr;
@@ -39,9 +39,10 @@ struct Python {
   PyObject* (*from_integer)(unsigned long long) = nullptr;
   PyObject* (*error)() = nullptr;
   void (*raise)(PyObject* type, const char* text) = nullptr;
-  void* (*release_lock)() = nullptr;
-  void (*take_lock)(void* thread) = nullptr;
+  void* (*save_thread)() = nullptr;
+  void (*restore_thread)(void* thread) = nullptr;
   PyObject** type_error = nullptr;
+  PyObject** overflow_error = nullptr;
 
   static const Python& get() {
     static const Python python;
@@ -58,9 +59,10 @@ struct Python {
                 process.resolve("PyLong_FromUnsignedLongLong", &from_integer) &&
                 process.resolve("PyErr_Occurred", &error) &&
                 process.resolve("PyErr_SetString", &raise) &&
-                process.resolve("PyEval_SaveThread", &release_lock) &&
-                process.resolve("PyEval_RestoreThread", &take_lock) &&
-                process.resolve("PyExc_TypeError", &type_error);
+                process.resolve("PyEval_SaveThread", &save_thread) &&
+                process.resolve("PyEval_RestoreThread", &restore_thread) &&
+                process.resolve("PyExc_TypeError", &type_error) &&
+                process.resolve("PyExc_OverflowError", &overflow_error);
   }
 
   bool is_there_ = false;
@@ -68,10 +70,16 @@ struct Python {
 
 template <class Value>
 Value converted(PyObject* argument) {
+  const Python& python = Python::get();
   if constexpr (std::is_pointer_v<Value>) {
-    return static_cast<Value>(Python::get().as_pointer(argument));
+    return static_cast<Value>(python.as_pointer(argument));
   } else {
-    return static_cast<Value>(Python::get().as_integer(argument));
+    const long long given = python.as_integer(argument);
+    const auto value = static_cast<Value>(given);
+    if (static_cast<long long>(value) != given && python.error() == nullptr) {
+      python.raise(*python.overflow_error, "tutti: an argument is too large for its type");
+    }
+    return value;
   }
 }
 
@@ -94,9 +102,9 @@ struct Called<function> {
     if (python.error() != nullptr) {
       return nullptr;
     }
-    void* const thread = python.release_lock();
+    void* const thread = python.save_thread();
     const Answer answer = std::apply(function, values);
-    python.take_lock(thread);
+    python.restore_thread(thread);
     return python.from_integer(static_cast<unsigned long long>(answer));
   }
 };
@@ -122,8 +130,8 @@ std::array g_methods = {
 
 }  // namespace
 
-/// For python/tutti_hpc/torch/bindings.py, by a thread that has the interpreter's lock: a new
-/// reference to the function of this name, which lets others have the lock during the call. Null
+/// For python/tutti_hpc/torch/bindings.py, by a thread that holds the GIL: a new reference to the
+/// function of this name, which gives the GIL up during the call. Null
 /// without an error: there is no interpreter to be found, or no such function.
 extern "C" TUTTI_API void* tutti_python_function(const char* name) {
   const Python& python = Python::get();

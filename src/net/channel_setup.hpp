@@ -55,8 +55,9 @@ struct ChannelOptions {
       std::make_shared<WarnOnce>();  ///< Of differences between hosts.
 };
 
-/// What each end of a connection chooses by itself, for one of `sub_connections`: windows, timers,
-/// acknowledgements. `window_bytes_max`: that of one rail, 0: none was asked for.
+/// Windows, timers and acknowledgements, from what both ends have agreed on and so alike at both.
+/// Once for each connection: `wire` and `window_bytes_max` (of one rail; 0: none was asked for)
+/// become those of one of `sub_connections`.
 void set_windows_and_timers(transport::ConnectionOptions& connection,
                             std::uint32_t sub_connections);
 

@@ -46,7 +46,7 @@ bool Connection::has_room(const Group& group, std::uint32_t bytes) const {
 // The group with the least in the air, relative to equal shares, that may send (if that matters)
 // and has a living path: the engine with the least work in connection splitting. Of many groups two
 // are drawn first. Equals take turns: by order, few chunks would never see the last ones.
-// `is_any_enough`: who asks only wants to know whether there is one.
+// `is_any_enough`: the caller asks for existence alone.
 Connection::Group* Connection::find_group(TimeNs now, std::uint32_t bytes, PathId avoid,
                                           bool needs_room, bool is_any_enough) {
   const auto may_send = [&](const Group& group) {

@@ -43,15 +43,15 @@ def test_torn_lines__other_loads_and_stores_are_free() -> None:
 @pytest.fixture(scope="module")
 def machine_code() -> tuple[str, dict[str, int]]:
     """The PTX that machine code is made from, and what each kernel spills for sm_90, bytes."""
-    cache = os.environ.get("DEVICE_IMAGES_CACHE") or ROOT / "build/dev/device_images"
-    found = sorted(Path(cache).glob("*/sass.ptx"), key=lambda p: p.stat().st_mtime)
     tools = device_images.find_tools()
-    if not found or not tools.ptxas:
+    made = device_images.cache_of(ROOT / "src", ROOT / "build/dev/device_images", tools)
+    found = made / "sass.ptx"
+    if not found.is_file() or not tools.ptxas:
         pytest.skip("no ptxas, or a build without machine code of NVIDIA GPUs")
-    words = [*tools.ptxas, "-O3", "-v", "-arch=sm_90", str(found[-1]), "-o", os.devnull]
+    words = [*tools.ptxas, "-O3", "-v", "-arch=sm_90", str(found), "-o", os.devnull]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stderr
     pattern = r"Function properties for (\w+)\s+\d+ bytes stack frame, (\d+) bytes spill stores"
-    return found[-1].read_text(), {name: int(size) for name, size in re.findall(pattern, said)}
+    return found.read_text(), {name: int(size) for name, size in re.findall(pattern, said)}
 
 
 def test_sums__keep_their_values_in_registers(machine_code: tuple[str, dict[str, int]]) -> None:

@@ -125,7 +125,7 @@ MANY_PAIRS: dict[str, Any] = {"variant": "UC, written, 235 peers"}
 QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
     "docs/rdma.md": [
         (
-            "takes # instructions for a chunk of 32 KiB with cubic, # with nscc: # and # ns;",
+            "takes # instructions for a chunk of 32 KiB with cubic, # with nscc: # and # ns of",
             "verbs-engine.json",
             lambda v: [
                 v(field, **chunk)

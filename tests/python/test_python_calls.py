@@ -29,7 +29,9 @@ def test_python_function__answers_as_the_c_function() -> None:
     by_ctypes.argtypes = [ctypes.c_void_p] * 3
     words = library.tutti_error_string
     words.argtypes, words.restype = [ctypes.c_void_p], ctypes.c_char_p
-    assert by_ctypes(0, 1, 2) == find("tutti_comm_order")(0, 1, 2) != 0
+    order = find("tutti_comm_order")
+    assert order is not None
+    assert by_ctypes(0, 1, 2) == order(0, 1, 2) != 0
     assert b"null" in words(None)
 
 
@@ -47,8 +49,20 @@ def test_python_function__answers_as_the_c_function() -> None:
 def test_python_function__raises_for_arguments_of_no_use(
     arguments: tuple[Any, ...], kind: type[Exception]
 ) -> None:
-    with pytest.raises(kind):
-        find("tutti_comm_order")(*arguments)
+    function = find("tutti_comm_order")
+    assert function is not None
+    with pytest.raises(kind) as raised:
+        function(*arguments)
+    assert ("number of arguments" in str(raised.value)) == (len(arguments) != 3)
+
+
+def test_python_function__refuses_what_an_int_cannot_hold() -> None:
+    broadcast = find("tutti_bcast")
+    assert broadcast is not None
+    for root in (1 << 32, -(1 << 32) - 1):
+        with pytest.raises(OverflowError):
+            broadcast(0, 0, 0, FLOAT32, root, BLOCKING)
+    assert broadcast(0, 0, 0, FLOAT32, -1, BLOCKING) != 0
 
 
 def test_python_function__that_it_has_not() -> None:
@@ -107,5 +121,5 @@ def test_python_function__lets_other_threads_run() -> None:
         thread.start()
     for thread in threads:
         thread.join(120)
-    assert not any(thread.is_alive() for thread in threads), "a call kept the interpreter's lock"
+    assert not any(thread.is_alive() for thread in threads), "a call kept the GIL"
     assert results == [[3 * 2.0**99, 10 * 2.0**99, -(2.0**99)]] * ranks

@@ -36,6 +36,7 @@ CASES = (
     "groups",
     "training",
     "custom_fsdp",
+    "plain_functions",
     "random_programs",
 )
 
@@ -212,7 +213,7 @@ def test_torch__reductions_compare_what_they_say(python: str) -> None:
     assert int(found[1]) > 10_000_000
 
 
-@pytest.mark.parametrize("case", ["reductions", "moves", "shapes", "training"])
+@pytest.mark.parametrize("case", ["reductions", "moves", "shapes", "training", "random_programs"])
 def test_torch__a_wrong_value_is_seen(python: str, case: str) -> None:
     for one in run(python, case, 2, PLANT="1"):
         assert one.status not in (0, None), one.output

@@ -95,7 +95,7 @@ class Program:
     def run(self) -> None:
         """Makes the group and the calls, waits, compares."""
         world = dist.get_world_size()
-        members = sorted(self.draw.sample(range(world), self.draw.randint(min(2, world), world)))
+        members = sorted(self.draw.sample(range(world), self.draw.randint(1, world)))
         group: Any = dist.group.WORLD
         if len(members) < world:
             group = dist.new_group(members)
@@ -183,16 +183,17 @@ class Program:
     def do_all_gather_single(
         self, what: Any, count: int, dtype: torch.dtype, is_async: bool
     ) -> Any:
-        whole = torch.full((count * self.ranks + 2,), 113, dtype=dtype, device=self.device)
-        output = whole[1:-1]
-        own = output[self.rank * count : (self.rank + 1) * count]
-        values = self.values(self.rank, count, dtype)
-        is_in_place = self.draw.random() < 0.3
-        source = own if is_in_place else values.clone()
-        source.copy_(values)
-        work = dist.all_gather_into_tensor(output, source, group=self.group, async_op=is_async)
-        edge = torch.full((1,), 113, dtype=dtype, device=self.device)
-        self._later(what, whole, torch.cat([edge, *self.all(count, dtype), edge]))
+        output = self.place(what, count * self.ranks, dtype)
+        source = self.place(what, count, dtype)
+        tensor = source.fill(self.values(self.rank, count, dtype))
+        block = self.draw.randrange(self.ranks + 2)
+        if block < self.ranks and output.tensor.dim() == 1:
+            # In the output: in place where it is the own block, else to be read before.
+            tensor = output.tensor[block * count : (block + 1) * count].copy_(tensor.reshape(-1))
+        work = dist.all_gather_into_tensor(
+            output.tensor, tensor, group=self.group, async_op=is_async
+        )
+        output.expect(torch.cat(self.all(count, dtype)))
         return work
 
     def do_reduce_scatter_single(
@@ -202,12 +203,24 @@ class Program:
         output = self.place(what, count, dtype)
         op, combine = self.operation(dtype)
         tensor = source.fill(self.values(self.rank, count * self.ranks, dtype))
+        # Blocks are of elements in the tensor's order, which is not that of its memory.
+        total = combine(self.all(count * self.ranks, dtype))
+        result = total[self.rank * count : (self.rank + 1) * count]
+        block = self.draw.randrange(self.ranks + 2)
+        if block < self.ranks and tensor.dim() == 1:  # FSDP's output lies in its input.
+            part = slice(block * count, (block + 1) * count)
+            values = self.values(self.rank, count * self.ranks, dtype).index_put(
+                (torch.arange(part.start, part.stop, device=self.device),), result
+            )
+            work = dist.reduce_scatter_tensor(
+                tensor[part], tensor, op, group=self.group, async_op=is_async
+            )
+            source.expect(values)
+            return work
         work = dist.reduce_scatter_tensor(
             output.tensor, tensor, op, group=self.group, async_op=is_async
         )
-        # Blocks are of elements in the tensor's order, which is not that of its memory.
-        total = combine(self.all(count * self.ranks, dtype))
-        output.expect(total[self.rank * count : (self.rank + 1) * count])
+        output.expect(result)
         return work
 
     def do_reduce_scatter(self, what: Any, count: int, dtype: torch.dtype, is_async: bool) -> Any:

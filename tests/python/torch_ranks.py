@@ -1183,6 +1183,12 @@ def calls_on_streams() -> None:
     else:
         raise AssertionError("the call's error was lost")
     assert side.current == 0
+    # Of calls that are over and that nobody waits for a few are kept.
+    for _ in range(5 * engines.KEPT_UNASKED):
+        unwaited = submit(gpu.full(10, 1.0))
+        while not unwaited.is_completed():
+            time.sleep(0.001)
+    assert len(ours._kept) <= engines.KEPT_UNASKED + engines.CALLS_PER_LOOK, len(ours._kept)
     # On the program's own stream, and what is behind it.
     returned = submit(tensor, is_async=False)
     assert (returned is None) == ours.takes_none, returned  # No work is made that nobody gets.
@@ -1223,6 +1229,37 @@ def late_call_on_streams() -> None:
     else:
         time.sleep(6)
     print("SURVIVED", flush=True)
+
+
+def plain_functions() -> None:
+    """By ctypes, without functions of the interpreter's own; what the values of futures hold."""
+    from tutti_hpc.torch import bindings
+
+    assert bindings.functions().is_native
+    find, bindings._native_functions = bindings._native_functions, lambda path: lambda name: None
+    bindings.functions.cache_clear()
+    try:
+        start()
+        assert not engine().functions.is_native
+        tensor = values(RANK, 1000, torch.int32)
+        dist.all_reduce(tensor)
+        same("sum", tensor, sum(all_of(1000, torch.int32)))
+        output = torch.empty(1000 * RANKS, dtype=torch.int32)
+        own = output[RANK * 1000 : (RANK + 1) * 1000].copy_(values(RANK, 1000, torch.int32))
+        gather_single(output, own)
+        same("gather", output, torch.cat(all_of(1000, torch.int32)))
+        scatter_single(tensor, output)
+        same("scatter", tensor, values(RANK, 1000, torch.int32) * RANKS)
+        dist.broadcast(tensor, 0)
+        same("broadcast", tensor, values(0, 1000, torch.int32) * RANKS)
+    finally:
+        bindings._native_functions = find
+        bindings.functions.cache_clear()
+    extract = torch._jit_internal._extract_tensors
+    one, other = torch.ones(2), torch.nn.Parameter(torch.ones(3))
+    for value in ([one, other], [], (one,), [[one], other], {"a": one}, one, [one, 1]):
+        wanted = extract.__wrapped__(value)
+        assert [id(tensor) for tensor in extract(value)] == [id(tensor) for tensor in wanted]
 
 
 def random_programs() -> None:

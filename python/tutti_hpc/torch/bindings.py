@@ -113,19 +113,23 @@ def options(memory: int, timeout_s: float) -> Options:
     return Options(ctypes.sizeof(Options), None, memory, 0, timeout_s)
 
 
-def _interpreters(path: Path) -> Callable[[str], Optional[Callable[..., int]]]:
-    """Some of the library's functions as this interpreter's own; they take integers alone.
+def _native_functions(path: Path) -> Callable[[str], Optional[Callable[..., int]]]:
+    """Finds functions of the library as functions of this interpreter, which take integers alone.
 
-    Calling one costs a fifth of a call by ctypes, and less where the processor's caches are cold.
+    A call of one costs less than by ctypes, above all where the processor's caches are cold.
     """
-    make = ctypes.PyDLL(str(path)).tutti_python_function
-    make.argtypes, make.restype = [ctypes.c_char_p], ctypes.c_void_p
+    make = getattr(ctypes.PyDLL(str(path)), "tutti_python_function", None)
 
-    def own(name: str) -> Optional[Callable[..., int]]:
-        address = make(name.encode())  # None: it is none of them, or the interpreter is not found.
+    def find(name: str) -> Optional[Callable[..., int]]:
+        if make is None:
+            return None
+        make.argtypes, make.restype = [ctypes.c_char_p], ctypes.c_void_p
+        # None: there is no such function, or the process shows no functions of the interpreter's.
+        # Not py_object, for which Python 3.11 crashes on null. One reference is never given back.
+        address = make(name.encode())
         return ctypes.cast(address, ctypes.py_object).value if address else None
 
-    return own
+    return find
 
 
 class Functions:
@@ -154,12 +158,13 @@ class Functions:
         """Loads libtutti.so; a TuttiError names the remedy."""
         self.path = paths.require(paths.LIBRARY)
         library = api.load(self.path)
-        own = _interpreters(self.path)
+        find = _native_functions(self.path)
         for name, types in _ARGUMENTS.items():
             function = library[f"tutti_{name}"]
             function.argtypes = list(types)
             function.restype = ctypes.c_int
-            setattr(self, name, own(f"tutti_{name}") or function)
+            setattr(self, name, find(f"tutti_{name}") or function)
+        self.is_native = find("tutti_allreduce") is not None
         self._create = library.tutti_comm_create
         self._create.argtypes = [_P, _P, ctypes.POINTER(_P)]
         self._destroy = library.tutti_comm_destroy
@@ -173,7 +178,7 @@ class Functions:
             function = library[f"tutti_comm_{name}"]
             function.argtypes = list(types)
             function.restype = ctypes.c_uint64 if name == "calls" else ctypes.c_int
-            setattr(self, name, own(f"tutti_comm_{name}") or function)
+            setattr(self, name, find(f"tutti_comm_{name}") or function)
         self._test = library.tutti_comm_test
         self._test.argtypes = [_P, ctypes.c_uint64, ctypes.POINTER(_I)]
         self._error = library.tutti_error_string

@@ -141,9 +141,13 @@ def _no_grad(call: Call) -> Call:
 
 
 def _check_types(what: str, first: torch.Tensor, others: list[torch.Tensor]) -> None:
-    dtype, device = first.dtype, first.get_device()  # -1 of the host; devices are of one kind.
+    dtype, device, is_cpu = first.dtype, first.get_device(), first.is_cpu
     for other in others:
-        if other.dtype is not dtype or other.get_device() != device:
+        if (
+            other.dtype is not dtype
+            or other.get_device() != device  # -1: of no device with a number.
+            or other.is_cpu is not is_cpu
+        ):
             raise ValueError(
                 f"tutti: {what}: tensors of {first.dtype} on {first.device} and of {other.dtype} "
                 f"on {other.device}; remedy: one type and one device in a call"

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A process group's part of Tutti: communicators, the order of calls, the fall-back.
 
-Calls on host tensors block in the C API, which ctypes calls without the interpreter's lock. One
-that is waited for runs in the calling thread when nothing is queued; the others run in the group's
-thread, first in first out. Calls on CUDA tensors go to a second communicator on a stream.
+Calls on host tensors block in the C API, which is called without the GIL. One that is waited for
+runs in the calling thread when nothing is queued; the others run in the group's thread, first in
+first out. Calls on CUDA tensors go to a second communicator on a stream.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ NET = "net:"
 Call = Callable[[int, Any], int]
 fallbacks: Counter[str] = Counter()
 # Calls on CUDA tensors whose tensors are kept for works that nobody has waited for: at most, and as
-# many without a look whether they are over, which is for half of them at a time.
+# many without a look whether they are over, which every fourth call takes.
 KEPT_MAX = 32
-KEPT_UNASKED = 8
+KEPT_UNASKED = 4
+CALLS_PER_LOOK = 4
 
 
 class PlainCall:
@@ -115,6 +116,7 @@ class Engine:
         self._streams: dict[int, CallStream] = {}
         # By number, of works that are out: tensors that the allocator must keep.
         self._kept: deque[tuple[int, list[torch.Tensor], CallStream]] = deque()
+        self._calls_before_look = 0
         self._gloo: Any = None
         self._nccl: Any = None
         self._process = os.getpid()
@@ -195,6 +197,8 @@ class Engine:
         if plan.get("plan") is None:
             self.host_refusal = f"collectives on host tensors: {_first_reason(plan)}"
         log.info("%s: host tensors by %s", self, plan.get("plan") or "gloo")
+        if not self.functions.is_native:
+            log.info("%s: the C API is called by ctypes, which is slower", self)
 
     # ---- CUDA tensors ---------------------------------------------------------------------------
 
@@ -258,8 +262,12 @@ class Engine:
         kept.append((number, used, stream))
         while not kept[0][1] and len(kept) > 1:
             kept.popleft()
-        if len(kept) > KEPT_UNASKED:
-            while len(kept) > KEPT_UNASKED // 2 and self.functions.test(comm, kept[0][0])[1]:
+        self._calls_before_look -= 1
+        if len(kept) > KEPT_UNASKED and self._calls_before_look <= 0:
+            self._calls_before_look = CALLS_PER_LOOK
+            while len(kept) > KEPT_UNASKED and (
+                not kept[0][1] or self.functions.test(comm, kept[0][0])[1]
+            ):
                 kept.popleft()[1].clear()
         if len(kept) > KEPT_MAX:
             _, oldest, on = kept.popleft()

@@ -33,6 +33,7 @@ def has_python_backends() -> bool:
 
 def _create(options: Any, _group_options: Any = None) -> Any:
     """What init_process_group and new_group call on each rank of the group."""
+    use_quick_extraction()
     arguments = (
         options.store,
         options.group_rank,
@@ -231,6 +232,5 @@ def register() -> None:
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     _batch_messages()
     _split_groups()
-    use_quick_extraction()
     if os.environ.get(REPLACE):
         _replace()

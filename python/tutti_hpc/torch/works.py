@@ -18,8 +18,9 @@ POLL_S = 20e-6  # Between looks at a call on a GPU.
 _futures_lock = threading.Lock()
 
 
+@functools.cache
 def use_quick_extraction() -> None:
-    """Futures of lists of tensors at a fraction of their cost, for all of this process's.
+    """Futures of lists of tensors at a fraction of their cost, for all of this process.
 
     Torch asks this function of its own which tensors a future's value holds, once when the future
     is completed and once when DDP reads it. It pickles the value, cold longer than a call takes.
@@ -35,7 +36,9 @@ def use_quick_extraction() -> None:
         found: list[torch.Tensor] = original(value)
         return found
 
-    torch._jit_internal._extract_tensors = extract  # Before torch's first use, which keeps it.
+    # Torch keeps what it finds at its first use: where another backend's futures came before, all
+    # stays as it was.
+    torch._jit_internal._extract_tensors = extract
 
 
 def _raise(error: Optional[BaseException]) -> None:
