@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Functions of the C API as functions of the Python interpreter that this process runs. ctypes
-// takes longer to convert the arguments of a call than a GPU takes to carry it. CPython's stable
-// ABI (docs.python.org/3/c-api/stable.html) is enough, and is looked up in the process: a program
-// without Python has none, and nothing is linked.
+// Functions of the C API as functions of the Python interpreter that this process runs: ctypes
+// takes long to convert the arguments of a call, above all with cold caches. CPython's stable ABI
+// (docs.python.org/3/c-api/stable.html; METH_FASTCALL, in it from 3.10 on, is the same in 3.9) is
+// enough, and is looked up in the process: a program without Python has none, nothing is linked.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -130,9 +130,9 @@ std::array g_methods = {
 
 }  // namespace
 
-/// For python/tutti_hpc/torch/bindings.py, by a thread that holds the GIL: a new reference to the
-/// function of this name, which gives the GIL up during the call. Null
-/// without an error: there is no interpreter to be found, or no such function.
+/// For python/tutti_hpc/api.py, by a thread that holds the GIL: a new reference to the function of
+/// this name, which gives the GIL up during the call. Null without an error: there is no
+/// interpreter to be found, or no such function.
 extern "C" TUTTI_API void* tutti_python_function(const char* name) {
   const Python& python = Python::get();
   for (Method& method : g_methods) {

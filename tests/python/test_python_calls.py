@@ -17,10 +17,7 @@ FLOAT32, SUM = 11, 1
 
 def find(name: str) -> Any:
     """The function, or None."""
-    make = ctypes.PyDLL(str(paths.require(paths.LIBRARY))).tutti_python_function
-    make.argtypes, make.restype = [ctypes.c_char_p], ctypes.c_void_p
-    address = make(name.encode())
-    return ctypes.cast(address, ctypes.py_object).value if address else None
+    return api.native_functions(paths.require(paths.LIBRARY))(name)
 
 
 def test_python_function__answers_as_the_c_function() -> None:
@@ -70,23 +67,6 @@ def test_python_function__that_it_has_not() -> None:
     assert find("") is None
 
 
-class Bootstrap(ctypes.Structure):
-    """tutti_bootstrap_t."""
-
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("rank", ctypes.c_int),
-        ("ranks", ctypes.c_int),
-        ("context", ctypes.c_void_p),
-        ("allgather", ctypes.c_void_p),
-    )
-
-
-ALLGATHER = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
-)
-
-
 def test_python_function__lets_other_threads_run() -> None:
     """Two ranks in threads of this process: each call waits for the other's."""
     library = api.load(paths.require(paths.LIBRARY))
@@ -104,9 +84,8 @@ def test_python_function__lets_other_threads_run() -> None:
             meeting.wait()
             return 0
 
-        callback = ALLGATHER(allgather)
-        address = ctypes.cast(callback, ctypes.c_void_p)
-        bootstrap = Bootstrap(ctypes.sizeof(Bootstrap), rank, ranks, None, address)
+        callback = api.ALLGATHER_CALLBACK(allgather)
+        bootstrap = api.Bootstrap(ctypes.sizeof(api.Bootstrap), rank, ranks, None, callback)
         comm = ctypes.c_void_p()
         assert library.tutti_comm_create(ctypes.byref(bootstrap), None, ctypes.byref(comm)) == 0
         values = (ctypes.c_float * 3)(rank + 1, 10 * rank, -rank)

@@ -1233,10 +1233,11 @@ def late_call_on_streams() -> None:
 
 def plain_functions() -> None:
     """By ctypes, without functions of the interpreter's own; what the values of futures hold."""
+    from tutti_hpc import api
     from tutti_hpc.torch import bindings
 
     assert bindings.functions().is_native
-    find, bindings._native_functions = bindings._native_functions, lambda path: lambda name: None
+    find, api.native_functions = api.native_functions, lambda path: lambda name: None
     bindings.functions.cache_clear()
     try:
         start()
@@ -1253,7 +1254,7 @@ def plain_functions() -> None:
         dist.broadcast(tensor, 0)
         same("broadcast", tensor, values(0, 1000, torch.int32) * RANKS)
     finally:
-        bindings._native_functions = find
+        api.native_functions = find
         bindings.functions.cache_clear()
     extract = torch._jit_internal._extract_tensors
     one, other = torch.ones(2), torch.nn.Parameter(torch.ones(3))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from tutti_hpc import api, paths
 
@@ -81,19 +80,6 @@ _OF_STREAMS: dict[str, tuple[Any, ...]] = {
     "calls": (_P,),
     "wait_on": (_P, ctypes.c_uint64, _P),
 }
-ALLGATHER_CALLBACK = ctypes.CFUNCTYPE(_I, _P, _P, _P, ctypes.c_size_t)
-
-
-class Bootstrap(ctypes.Structure):
-    """tutti_bootstrap_t."""
-
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("rank", ctypes.c_int),
-        ("ranks", ctypes.c_int),
-        ("context", ctypes.c_void_p),
-        ("allgather", ALLGATHER_CALLBACK),
-    )
 
 
 class Options(ctypes.Structure):
@@ -111,25 +97,6 @@ class Options(ctypes.Structure):
 def options(memory: int, timeout_s: float) -> Options:
     """Options of a communicator whose calls are mostly on this memory. 0 s: TUTTI_TIMEOUT."""
     return Options(ctypes.sizeof(Options), None, memory, 0, timeout_s)
-
-
-def _native_functions(path: Path) -> Callable[[str], Optional[Callable[..., int]]]:
-    """Finds functions of the library as functions of this interpreter, which take integers alone.
-
-    A call of one costs less than by ctypes, above all where the processor's caches are cold.
-    """
-    make = getattr(ctypes.PyDLL(str(path)), "tutti_python_function", None)
-
-    def find(name: str) -> Optional[Callable[..., int]]:
-        if make is None:
-            return None
-        make.argtypes, make.restype = [ctypes.c_char_p], ctypes.c_void_p
-        # None: there is no such function, or the process shows no functions of the interpreter's.
-        # Not py_object, for which Python 3.11 crashes on null. One reference is never given back.
-        address = make(name.encode())
-        return ctypes.cast(address, ctypes.py_object).value if address else None
-
-    return find
 
 
 class Functions:
@@ -158,7 +125,7 @@ class Functions:
         """Loads libtutti.so; a TuttiError names the remedy."""
         self.path = paths.require(paths.LIBRARY)
         library = api.load(self.path)
-        find = _native_functions(self.path)
+        find = api.native_functions(self.path)
         for name, types in _ARGUMENTS.items():
             function = library[f"tutti_{name}"]
             function.argtypes = list(types)
@@ -191,7 +158,7 @@ class Functions:
         self._free.argtypes = [_P]
         self._free.restype = None
 
-    def create(self, bootstrap: Bootstrap, options: Options) -> tuple[int, int]:
+    def create(self, bootstrap: api.Bootstrap, options: Options) -> tuple[int, int]:
         """A communicator: (status, address or 0)."""
         comm = ctypes.c_void_p()
         status = self._create(ctypes.byref(bootstrap), ctypes.byref(options), ctypes.byref(comm))

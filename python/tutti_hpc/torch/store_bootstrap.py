@@ -9,7 +9,7 @@ import time
 from datetime import timedelta
 from typing import Any, Optional
 
-from tutti_hpc.torch import bindings
+from tutti_hpc import api
 
 
 class StoreBootstrap:
@@ -26,9 +26,9 @@ class StoreBootstrap:
         self._round = 0
         self.error: Optional[BaseException] = None  # Of the last round, which the C API hides.
         # Whoever gives its address away must keep it: the library calls it later, too.
-        self._callback = bindings.ALLGATHER_CALLBACK(self._allgather)
-        self.structure = bindings.Bootstrap(
-            ctypes.sizeof(bindings.Bootstrap), rank, ranks, None, self._callback
+        self._callback = api.ALLGATHER_CALLBACK(self._allgather)
+        self.structure = api.Bootstrap(
+            ctypes.sizeof(api.Bootstrap), rank, ranks, None, self._callback
         )
 
     def _allgather(self, _context: Any, send: int, recv: int, length: int) -> int:
