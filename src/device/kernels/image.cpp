@@ -29,8 +29,10 @@ using Wire = TUTTI_WIRE;
 TUTTI_INLINE void complete(const DirectArguments& arguments) {
   Hardware::block_barrier();
   if (Hardware::thread() == 0) {
-    Hardware::fence_device();
-    Hardware::put_word(arguments.done + Hardware::block(), arguments.sequence);
+    if (arguments.done != nullptr) {
+      Hardware::fence_device();
+      Hardware::put_word(arguments.done + Hardware::block(), arguments.sequence);
+    }
     count_launch(arguments);
   }
 }

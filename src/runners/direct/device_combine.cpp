@@ -22,18 +22,17 @@ DeviceCombine::DeviceCombine(DeviceCombine&& other) noexcept
     : api_(other.api_),
       device_(other.device_),
       module_(std::move(other.module_)),
-      function_(other.function_),
-      word_(std::exchange(other.word_, nullptr)) {}
+      function_(std::exchange(other.function_, nullptr)) {}
 
 DeviceCombine::~DeviceCombine() {
-  if (word_ != nullptr) {
-    free_when_alone(*api_, device_, {.pinned = word_, .module = std::move(module_)});
+  if (function_ != nullptr) {
+    free_when_alone(*api_, device_, {.module = std::move(module_)});
   }
 }
 
 void DeviceCombine::abandon() {
   module_.abandon();
-  word_ = nullptr;
+  function_ = nullptr;
 }
 
 Result<DeviceCombine> DeviceCombine::create(device::Api& api, int device) {
@@ -42,8 +41,6 @@ Result<DeviceCombine> DeviceCombine::create(device::Api& api, int device) {
   result.device_ = device;
   TUTTI_ASSIGN_OR_RETURN(result.module_, device::KernelModule::load(api, device));
   TUTTI_ASSIGN_OR_RETURN(result.function_, result.module_.find("combine_any_8"));
-  TUTTI_ASSIGN_OR_RETURN(result.word_,
-                         api.allocate_pinned(kBlocksMax * sizeof(kernels::Wide), device));
   return result;
 }
 
@@ -69,7 +66,6 @@ Status DeviceCombine::operator()(void* inout, const void* in, std::uint64_t coun
   const std::uint64_t block_units = static_cast<std::uint64_t>(warps) * lanes;
   a.blocks = static_cast<kernels::Word>(
       std::clamp<std::uint64_t>((units + block_units - 1) / block_units, 1, kBlocksMax));
-  a.done = static_cast<kernels::Wide*>(word_);
   void* arguments[] = {&a};
   return api_->launch(function_, {.grid = {a.blocks, 1, 1}, .block = {warps * lanes, 1, 1}}, stream,
                       arguments);

@@ -27,7 +27,6 @@ class DeviceCombine {
   int device_ = -1;
   device::KernelModule module_;
   device::Function function_ = nullptr;
-  void* word_ = nullptr;  ///< Kernels announce their end here; nobody looks.
 
  public:
   DeviceCombine() = default;

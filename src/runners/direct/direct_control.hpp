@@ -14,8 +14,6 @@ namespace kernels = device::kernels;
 
 struct DirectRunner::Control {
   alignas(64) std::array<kernels::Wide, kDirectBlocksMax> done;  ///< By block.
-  /// Nobody reads it: a launch that is repeated may end behind later ones.
-  alignas(64) std::array<kernels::Wide, kDirectCapturedBlocksMax> captured_done;
   alignas(64) kernels::Word abort;
   alignas(64) kernels::Word failed;
   /// A launch of a graph has waited for longer than it may, and waits on.
