@@ -86,8 +86,8 @@ typedef enum tutti_op TUTTI_ANY_NUMBER {
   TUTTI_MINLOC = 11,
   TUTTI_MAXLOC = 12,
   /** The sum divided by the number of ranks, of float16 to complex128; not in MPI. On device memory
-      by our kernels (which multiply the sum by 1 / ranks), NCCL or RCCL (which may divide first);
-      else TUTTI_ERROR_UNSUPPORTED. */
+      our kernels multiply the sum by 1 / ranks, and NCCL or RCCL may divide first; in host memory
+      the sum, which must fit the type, is divided. */
   TUTTI_AVG = 13
 } tutti_op_t;
 
@@ -213,8 +213,9 @@ TUTTI_API char* tutti_comm_plan_json(tutti_comm_t* comm, const char* query);
  * of nothing.
  *
  * `stream`: TUTTI_BLOCKING, or the stream (cudaStream_t, hipStream_t; NULL: the default stream) of
- * this rank's GPU that the call takes its turn on. Then the call returns at once, buffers are
- * memory of that GPU, and the result is there for what is queued later on the stream. All ranks
+ * this rank's GPU that the call takes its turn on. Then the call returns at once (when done, if it
+ * goes through host memory: docs/c-api.md), buffers are memory of that GPU, and the result is there
+ * for what is queued later on the stream. All ranks
  * must do the same: wait or not, record the call in a graph or not. Calls of one communicator run
  * in the order in which they were made, whatever their streams.
  *

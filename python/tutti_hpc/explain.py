@@ -149,7 +149,7 @@ def command(
             "op": op if reduction else "none",
             "type": data_type if reduction else "byte",
             "ccl": not no_ccl,
-            "ccl_name": "ccl",
+            "ccl_name": "assumed",
             "mpi_device_aware": gpu_aware,
         }
     )

@@ -88,12 +88,13 @@ Status CclBackend::agree(int device, const select::Table& table) {
     }
     return status.ok();
   };
+  const Status chosen = context_.choose_device(device);  // For what else is on streams, too.
   auto found = context_.process.ccl();
   if (explain(found.status())) {
     library = *found;
     mine.version = library->version();
     put_text(mine.name, library->name());
-    if (explain(context_.choose_device(device))) {
+    if (explain(chosen)) {
       auto identity = context_.process.device()->identity(context_.device);
       if (explain(identity.status())) {
         put_text(mine.gpu, *identity);

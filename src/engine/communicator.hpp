@@ -210,9 +210,10 @@ class Communicator {
   /// Carries out a route that is not native on the application's arguments, or whose local
   /// buffers the MPI cannot read.
   Status run(const Route& route, const runners::Call& call);
-  /// Begins a call and returns at once. On `stream`, null: one of our own, where buffers must be
-  /// ready. kUnsupported, kInvalidArgument: nothing has begun, and run() may carry it, also where
-  /// other ranks have started theirs. Of a captured call the result tells nothing.
+  /// Begins a call and returns at once; one that is carried in host memory when it is done, which
+  /// is behind what the stream has got so far. On `stream`, null: one of our own, where buffers
+  /// must be ready. kUnsupported, kInvalidArgument: nothing has begun, and run() may carry it, also
+  /// where other ranks have started theirs. Of a captured call the result tells nothing.
   Result<runners::StartedCall> start(const Route& route, const runners::Call& call,
                                      device::Stream stream = nullptr);
   /// What became of the calls on streams; `wait`: when all of them are over. A failure is the
@@ -270,6 +271,7 @@ class Communicator {
 
  private:
   friend class ParentCommunicator;
+  Status wait_behind(const runners::Call& call, device::Stream stream);
   /// What became of calls on streams; a failure is the communicator's.
   Status noted(Status status);
   /// Of a communicator in its process: gone after all that may have leased memory.

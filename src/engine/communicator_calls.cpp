@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace tutti::engine {
@@ -54,10 +55,25 @@ Result<runners::StartedCall> Communicator::start(const Route& route, const runne
   if (stream == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(stream, context_.calls->own_stream());
   }
+  if (route.is_through_host) {  // It is copied here and now.
+    TUTTI_RETURN_IF_ERROR(wait_behind(call, stream));
+    TUTTI_RETURN_IF_ERROR(run(route, call));
+    return runners::StartedCall(context_.calls);
+  }
   TUTTI_RETURN_IF_ERROR(route.runner->start(route, call, stream));
   count_doubted();
   pass_by();
   return runners::StartedCall(context_.calls);
+}
+
+/// Until what the stream has got so far is done.
+Status Communicator::wait_behind(const runners::Call& call, device::Stream stream) {
+  std::optional<device::RelaxedCapture> relaxed;
+  relax(&relaxed);
+  device::Api& api = *context_.process.device();
+  const int device = std::max({context_.device, call.send_memory.device, call.recv_memory.device});
+  TUTTI_ASSIGN_OR_RETURN(const auto current, device::CurrentDevice::set(api, device, stream));
+  return api.wait_stream(stream);
 }
 
 Status Communicator::stream_status(bool wait) { return noted(context_.calls->status(wait)); }

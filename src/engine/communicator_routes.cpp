@@ -286,8 +286,8 @@ Status Communicator::prepare(const select::Plan& plan, Memory memory, int device
   return prepared;
 }
 
-/// Without an MPI there may be no plan. Device memory that no GPU carries can still go through the
-/// memory of the node, for a caller who waits (select::may_stage).
+/// Without an MPI there may be no plan. Device memory that no GPU carries can still go through host
+/// memory, but not in a graph (select::may_stage).
 Result<Route> Communicator::no_route(Shape shape, const select::Decision& decision, int device) {
   std::string reasons;
   for (const auto* list : {&decision.refused, &decision.passed_over}) {
@@ -303,7 +303,11 @@ Result<Route> Communicator::no_route(Shape shape, const select::Decision& decisi
     return Status(ErrorCode::kUnsupported, text);
   }
   shape.memory = Memory::kHost;
+  shape.order = select::Order::kBlocking;
   auto staged = decide(shape, device, text);
+  if (staged.ok()) {
+    staged->is_through_host = true;
+  }
   return staged.status().code() == ErrorCode::kUnsupported
              ? Status(ErrorCode::kUnsupported, text + "; " + staged.status().message())
              : std::move(staged);

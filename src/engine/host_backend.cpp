@@ -107,8 +107,10 @@ Status HostBackend::agree(std::string* refusal) {
 }
 
 Status HostBackend::run(const Route& route, const runners::Call& call) {
-  const auto carry = [this](const runners::Call& moved) {
-    return runner_->run(runners::Scope::kWhole, moved);
+  const auto carry = [this](const runners::Call& on_host) {
+    return run_on_host(on_host, [this](const runners::Call& one) {
+      return runner_->run(runners::Scope::kWhole, one);
+    });
   };
   if (!runners::is_on_device(call)) {
     return carry(call);

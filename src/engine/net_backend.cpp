@@ -51,7 +51,9 @@ Status NetBackend::run(const Route& route, const runners::Call& call) {
 
 Status NetBackend::carry(const select::SchedulePlan& plan, const runners::Call& call) {
   runner_->set_refused_calls(context_.refused_calls);
-  Status status = runner_->run(plan.algorithm, schedule_parameters(plan), call);
+  Status status = run_on_host(call, [&](const runners::Call& one) {
+    return runner_->run(plan.algorithm, schedule_parameters(plan), one);
+  });
   if (!status.ok()) {
     context_.fail(status);  // No later call may meet the messages of this one.
   }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/plan_runner.hpp"
 
+#include "runners/direct/host_reduce.hpp"
 #include "runners/staged_call.hpp"
 
 namespace tutti::engine {
@@ -25,6 +26,21 @@ Status PlanRunner::run_through_host(const Route& route, const runners::Call& cal
   }
   TUTTI_RETURN_IF_ERROR(carry(staged.call()));
   return staged.move_out();
+}
+
+Status PlanRunner::run_on_host(const runners::Call& call,
+                               const std::function<Status(const runners::Call&)>& carry) const {
+  if (call.op != select::ReduceOp::kAvg) {
+    return carry(call);
+  }
+  runners::Call sum = call;
+  sum.op = select::ReduceOp::kSum;
+  TUTTI_RETURN_IF_ERROR(carry(sum));
+  for (const runners::Run& run : recv_runs(call, context_.me.rank, context_.me.ranks)) {
+    runners::divide(static_cast<std::byte*>(call.recv) + run.offset * call.element_bytes, run.count,
+                    call.type, context_.me.ranks);
+  }
+  return {};
 }
 
 }  // namespace tutti::engine

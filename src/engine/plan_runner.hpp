@@ -31,6 +31,7 @@ struct Route {
   PlanRunner* runner = nullptr;  ///< Of that plan.
   select::Memory memory = select::Memory::kHost;
   select::Order order = select::Order::kBlocking;
+  bool is_through_host = false;  ///< Of device memory that nothing else carries: may_stage().
   /// The MPI's own collective on the application's own arguments carries the call, on every rank
   /// whose local buffers the MPI can read; ranks whose buffers it cannot read stage them alone.
   bool native_flat = true;
@@ -100,6 +101,10 @@ class PlanRunner {
   Status run_through_host(const Route& route, const runners::Call& call,
                           const std::function<Status(const runners::Call&)>& carry,
                           const std::function<void(const Status&)>& give_up);
+
+  /// A call on host memory, where an average is a sum that is divided.
+  Status run_on_host(const runners::Call& call,
+                     const std::function<Status(const runners::Call&)>& carry) const;
 
   CommContext& context_;
 };

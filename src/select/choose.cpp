@@ -74,7 +74,7 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
 }
 
 bool may_stage(const Shape& shape, const CommFacts& facts) {
-  return !facts.has_mpi && shape.memory == Memory::kDevice && shape.order == Order::kBlocking &&
+  return !facts.has_mpi && shape.memory == Memory::kDevice && shape.order != Order::kCaptured &&
          shape.collective != Collective::kBarrier;
 }
 

@@ -42,7 +42,7 @@ bool matches(const Rule& rule, const Shape& shape, const CommFacts& facts);
 Decision choose(const Shape& shape, const CommFacts& facts, const Table& table);
 
 /// Whether a call that nothing carries is carried as one on host memory, by plans that copy.
-/// A barrier is not: it has no buffers.
+/// A barrier is not: it has no buffers. Nor is what a graph is to replay.
 bool may_stage(const Shape& shape, const CommFacts& facts);
 
 /// The decision, the rule's origin, each refused rule with its reason and every other plan with

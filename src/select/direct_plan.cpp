@@ -86,9 +86,7 @@ std::string DirectPlan::refusal(const Shape& shape, const CommFacts& facts) cons
     return copied ? facts.copies_refusal : "";
   }
   if (shape.op == ReduceOp::kAvg) {
-    return shape.memory == Memory::kHost ? "direct does not average in host memory"
-           : has_average(shape.type)     ? ""
-                                         : no_average(shape.type);
+    return has_average(shape.type) ? "" : no_average(shape.type);
   }
   if (!is_predefined(shape.op)) {
     return "direct cannot call a user-defined operation";

@@ -69,6 +69,7 @@ std::string explain_json(const Shape& shape, const CommFacts& facts, const Table
   Shape carried = shape;
   if (!decision.is_carried && may_stage(shape, facts)) {
     carried.memory = Memory::kHost;
+    carried.order = Order::kBlocking;
     if (Decision staged = choose(carried, facts, table); staged.is_carried) {
       decision.refused.insert(decision.refused.end(), decision.passed_over.begin(),
                               decision.passed_over.end());

@@ -152,13 +152,21 @@ std::string SchedulePlan::refusal(const Shape& shape, const CommFacts& facts) co
   if (!has(shape.collective)) {
     return "no schedule '" + algorithm + "' for " + to_string(shape.collective);
   }
+  const bool is_average = is_reduced && shape.op == ReduceOp::kAvg;
+  if (is_average && carrier != Backend::kNet) {
+    return "averages have no schedules but those of our transport";
+  }
+  if (is_average && !has_average(shape.type)) {
+    return no_average(shape.type);
+  }
+  const ReduceOp op = is_average ? ReduceOp::kSum : shape.op;  // Divided at its end.
   // Our own reductions, which our transport has, know pairs.
-  if (is_reduced && (!is_predefined(shape.op) || shape.type == DataType::kOther ||
+  if (is_reduced && (!is_predefined(op) || shape.type == DataType::kOther ||
                      (is_pair(shape.type) && carrier != Backend::kNet))) {
     return "schedules reduce basic types with predefined operations";
   }
   // MPI finds this error before anything is sent; a schedule would find it with messages under way.
-  if (is_reduced && !is_defined(shape.op, shape.type)) {
+  if (is_reduced && !is_defined(op, shape.type)) {
     return undefined(shape);
   }
   if (algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {

@@ -72,6 +72,7 @@ static const struct reduction kReductions[] = {
     {TUTTI_UINT8, TUTTI_BXOR, 1},       {TUTTI_INT64, TUTTI_PROD, 8},
     {TUTTI_FLOAT16, TUTTI_SUM, 2},      {TUTTI_BFLOAT16, TUTTI_MIN, 2},
     {TUTTI_INT32_INT, TUTTI_MINLOC, 8}, {TUTTI_LOGICAL32, TUTTI_LAND, 4},
+    {TUTTI_FLOAT32, TUTTI_AVG, 4},
 };
 
 /* Whether NCCL and RCCL have it. */
@@ -88,6 +89,7 @@ static int64_t reduced(tutti_op_t op, int64_t i) {
     const int64_t next = part(from, i);
     switch (op) {
       case TUTTI_SUM:
+      case TUTTI_AVG:
         result += next;
         break;
       case TUTTI_PROD:
@@ -266,7 +268,8 @@ static void check_reductions(int64_t count, int in_place) {
       prepare();
       const int has_input_in_recv = in_place && (form != 1 || rank == root);
       for (int64_t i = 0; i < input; ++i) {
-        put(has_input_in_recv ? recv_host : send_host, of->type, i, part(rank, i), rank);
+        const int64_t whole = of->op == TUTTI_AVG ? ranks : 1; /* So that averages are, too. */
+        put(has_input_in_recv ? recv_host : send_host, of->type, i, whole * part(rank, i), rank);
       }
       memcpy(expected_host, recv_host, buffer_bytes);
       const void* const send = has_input_in_recv ? TUTTI_IN_PLACE : send_buffer;

@@ -177,6 +177,11 @@ def test_torch__graphs_on_nccl_alone(two_gpus: str) -> None:
     expect_success(run(two_gpus, "graphs", 2, TEST_DEVICE="cuda", TUTTI_DIRECT="off"))
 
 
+def test_torch__gpus_of_two_nodes_without_nccl(two_gpus: str) -> None:
+    more = {"TUTTI_CCL": "none", "TUTTI_VIRTUAL_NODES": "2", "TEST_DEVICE": "cuda"}
+    expect_success(run(two_gpus, ",".join(CASES), 2, **more))
+
+
 def test_torch__a_graph_that_outlives_its_group(two_gpus: str) -> None:
     ended = run(two_gpus, "graphs_that_outlive", 2, limit_s=60, TEST_DEVICE="cuda")
     assert [(one.status, "SURVIVED" in one.output) for one in ended] == [(0, True)] * 2, ended

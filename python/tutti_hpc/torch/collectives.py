@@ -213,15 +213,10 @@ class Collectives:
 
     # ---- Reductions -----------------------------------------------------------------------------
 
-    def _reduction(self, operation: Any, tensor: torch.Tensor, what: str) -> reductions.Reduction:
-        """How an operation on such tensors is made. What sums on GPUs averages there, too."""
-        found = reductions.find(operation, tensor.dtype, what)
-        return found.average if found.average is not None and tensor.is_cuda else found
-
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Reduces one tensor in place."""
         tensor = _only(tensors, "all_reduce")
-        reduction = self._reduction(_operation(opts), tensor, "all_reduce")
+        reduction = reductions.find(_operation(opts), tensor.dtype, "all_reduce")
         reason = self._other(tensor)
         if reason:
             return self._fall_back(reason, ("allreduce",), [tensor], opts)
@@ -260,7 +255,7 @@ class Collectives:
         if not tensors:
             return FinishedWork(tensors)
         operation = _operation(opts)
-        found = [self._reduction(operation, tensor, what) for tensor in tensors]
+        found = [reductions.find(operation, tensor.dtype, what) for tensor in tensors]
         reason = self._other(tensors[0])
         if reason:
             return self._fall_back(reason, ("allreduce_coalesced",), tensors, opts)
@@ -291,7 +286,7 @@ class Collectives:
     def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Reduces one tensor into that of the root; the others' keep their values."""
         tensor = _only(tensors, "reduce")
-        reduction = self._reduction(_operation(opts), tensor, "reduce")
+        reduction = reductions.find(_operation(opts), tensor.dtype, "reduce")
         reason = self._other(tensor)
         if reason:
             return self._fall_back(reason, ("reduce",), [tensor], opts)
@@ -338,7 +333,7 @@ class Collectives:
         ranks, function = self._engine.ranks, self._engine.functions.reduce_scatter_block
         count = output.numel()
         _check_size(what, "the input", input.numel(), count * ranks)
-        reduction = self._reduction(operation, output, what)
+        reduction = reductions.find(operation, output.dtype, what)
         kind, op = reduction.type, reduction.op
         if reduction.is_plain:
             source, place = _memory(input), _memory(output)
@@ -390,7 +385,7 @@ class Collectives:
         _check_size(what, "the input list", len(blocks), ranks)
         _check_types(what, output, blocks)
         _check_size(what, f"input {rank}", blocks[rank].numel(), output.numel())
-        reduction = self._reduction(_operation(opts), output, what)
+        reduction = reductions.find(_operation(opts), output.dtype, what)
         reason = self._other(output)
         if reason:
             return self._fall_back(reason, ("reduce_scatter",), [output], [blocks], opts)

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Torch's types and reduce operations in the C API's numbers, and what the C API lacks of them.
 
-AVG is the C API's own where a plan has it: on CUDA tensors. Elsewhere it is a sum that is divided
-afterwards, so that a sum without rounding gives an average with one. PREMUL_SUM multiplies before.
-Bool is uint8, whose sum and product are then max and min.
+AVG of integers is a sum that is divided afterwards. PREMUL_SUM multiplies before. Bool is uint8,
+whose sum and product are then max and min.
 """
 
 from __future__ import annotations
@@ -54,30 +53,25 @@ _BOOL = {
 
 
 class Reduction:
-    """One operation on one type. `factor`: multiplied before; `is_average`: divided after.
+    """One operation on one type. `factor`: multiplied before; `is_divided`: after."""
 
-    `average`: the same by plans that divide themselves.
-    """
+    __slots__ = ("factor", "is_divided", "is_plain", "op", "type")
 
-    __slots__ = ("average", "factor", "is_average", "is_plain", "op", "type")
-
-    def __init__(self, type_: int, op: int, factor: Any = None, is_average: bool = False) -> None:
+    def __init__(self, type_: int, op: int, factor: Any = None, is_divided: bool = False) -> None:
         self.type = type_
         self.op = op
         self.factor = factor
-        self.is_average = is_average
-        self.is_plain = factor is None and not is_average
-        self.average: Optional[Reduction] = None
+        self.is_divided = is_divided
+        self.is_plain = factor is None and not is_divided
 
     def before(self, tensor: torch.Tensor) -> torch.Tensor:
         """What is summed; `tensor` itself but for PREMUL_SUM."""
         return tensor if self.factor is None else torch.mul(tensor, self.factor).to(tensor.dtype)
 
     def after(self, tensor: torch.Tensor, ranks: int) -> None:
-        """Turns the sum into the average, in place."""
-        if self.is_average:
-            is_exact = tensor.is_floating_point() or tensor.is_complex()
-            tensor.div_(ranks, rounding_mode=None if is_exact else "trunc")
+        """Turns the sum of integers into the average, in place."""
+        if self.is_divided:
+            tensor.div_(ranks, rounding_mode="trunc")
 
 
 def _op_for(kind: Any, dtype: torch.dtype) -> Optional[int]:
@@ -86,6 +80,8 @@ def _op_for(kind: Any, dtype: torch.dtype) -> Optional[int]:
     found = _EVERY.get(kind)
     if kind == ReduceOp.PREMUL_SUM and not (dtype.is_floating_point or dtype.is_complex):
         return None
+    if kind == ReduceOp.AVG and (dtype.is_floating_point or dtype.is_complex):
+        return bindings.AVG
     if not dtype.is_complex:
         found = found or _ORDERED.get(kind)
         if not dtype.is_floating_point:
@@ -104,10 +100,8 @@ def _make(op: Any, dtype: torch.dtype, what: str) -> Reduction:
             "operation, or a tensor of another type"
         )
     factor = op.__getstate__()[1] if kind == ReduceOp.PREMUL_SUM else None
-    reduction = Reduction(number, found, factor, kind == ReduceOp.AVG)
-    if reduction.is_average and (dtype.is_floating_point or dtype.is_complex):
-        reduction.average = Reduction(number, bindings.AVG)
-    return reduction
+    is_divided = kind == ReduceOp.AVG and found == bindings.SUM
+    return Reduction(number, found, factor, is_divided)
 
 
 # By the hash of an operation, which is its kind: operations compare at the cost of six look-ups.

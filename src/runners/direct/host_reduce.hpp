@@ -33,4 +33,7 @@ Isa best_isa();
 /// Null where MPI does not define `op` for `type`, for kUser and for kOther.
 ReduceFunction reduce_function(Isa isa, select::DataType type, select::ReduceOp op);
 
+/// Each of `count` elements by `divisor`, rounded once; of a type that select::has_average().
+void divide(void* data, std::uint64_t count, select::DataType type, int divisor);
+
 }  // namespace tutti::runners

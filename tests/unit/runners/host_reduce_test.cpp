@@ -295,9 +295,44 @@ TEST_P(Half, reduce_function__combines_in_float32_and_rounds_once) {
   }
 }
 
+TEST_P(Half, divide__rounds_once) {
+  std::vector<std::uint16_t> all(65536);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i] = static_cast<std::uint16_t>(i);
+  }
+  auto divided = all;
+  divide(divided.data(), divided.size(), type(), 3);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto value = static_cast<float>(value_of(all[i], fraction_bits()));
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(value_of(divided[i], fraction_bits()))) << i;
+    } else {
+      ASSERT_EQ(divided[i], nearest(value / 3, fraction_bits())) << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, Half,
                          ::testing::Values(std::pair(DataType::kFloat16, 10),
                                            std::pair(DataType::kBfloat16, 7)));
+
+template <class T>
+void check_division(DataType type, std::uint64_t count) {
+  std::vector<T> values = {T(1), T(-10), T(0.5), T(7)};
+  std::vector<T> expected;
+  for (const T value : values) {
+    expected.push_back(value / T(7));
+  }
+  divide(values.data(), count, type, 7);
+  EXPECT_EQ(values, expected);
+}
+
+TEST(HostReduce, divide__each_part_of_a_number) {
+  check_division<float>(DataType::kFloat32, 4);
+  check_division<double>(DataType::kFloat64, 4);
+  check_division<float>(DataType::kComplex64, 2);
+  check_division<double>(DataType::kComplex128, 2);
+}
 
 TEST(HostReduce, reduce_function__minimum_and_maximum_with_a_nan_are_nan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();

@@ -55,7 +55,7 @@ TEST(Explain, explain_json__refused_rules_with_reasons) {
   EXPECT_EQ(document["communicator"]["ccl_refusal"], "no library found");
 }
 
-/// Without an MPI and a CCL: what waits goes through the memory of the node, and says so.
+/// Without an MPI and a CCL it says so; a graph cannot replay the copies.
 TEST(Explain, explain_json__device_memory_through_the_host) {
   CommFacts facts = facts_on(1);
   facts.has_mpi = false;
@@ -73,8 +73,13 @@ TEST(Explain, explain_json__device_memory_through_the_host) {
   EXPECT_NE(document["refused"].dump().find("no NVLink"), std::string::npos);
   shape.order = Order::kStream;
   const json queued = json::parse(explain_json(shape, facts, table));
-  EXPECT_TRUE(queued["plan"].is_null());
-  EXPECT_FALSE(queued.contains("through"));
+  EXPECT_EQ(queued["plan"], "direct-gamma");
+  EXPECT_EQ(queued["through"], "host");
+  EXPECT_EQ(queued["call"]["order"], "stream");
+  shape.order = Order::kCaptured;
+  const json captured = json::parse(explain_json(shape, facts, table));
+  EXPECT_TRUE(captured["plan"].is_null());
+  EXPECT_FALSE(captured.contains("through"));
   shape.memory = Memory::kHost;
   EXPECT_TRUE(json::parse(explain_json(shape, facts, table))["plan"].is_null());
 }

@@ -113,6 +113,14 @@ TEST(Plan, refusal__schedules_over_our_transport) {
   EXPECT_EQ(reason("net:ring", sum, facts), "");
   sum.op = ReduceOp::kUser;
   EXPECT_NE(reason("net:ring", sum, facts), "");
+  sum.op = ReduceOp::kAvg;
+  EXPECT_EQ(reason("net:ring", sum, facts), "there is no average of float64_int");
+  sum.type = DataType::kBfloat16;
+  EXPECT_EQ(reason("net:ring", sum, facts), "");
+  facts.has_mpi = true;
+  EXPECT_EQ(reason("schedule:ring", sum, facts),
+            "averages have no schedules but those of our transport");
+  facts.has_mpi = false;
   for (const Collective collective : {Collective::kGatherv, Collective::kScatterv}) {
     EXPECT_TRUE(backend_has(*parse_plan("net:linear"), collective));
     EXPECT_FALSE(backend_has(*parse_plan("net:binomial"), collective));
@@ -465,7 +473,7 @@ TEST(Plan, refusal__ccl_reasons_name_operation_and_type) {
   EXPECT_EQ(reason("direct-gamma", shape, facts), "");
   shape.memory = Memory::kHost;
   facts.direct_host_refusal.clear();
-  EXPECT_EQ(reason("direct-gamma", shape, facts), "direct does not average in host memory");
+  EXPECT_EQ(reason("direct-gamma", shape, facts), "");
   shape.memory = Memory::kDevice;
   EXPECT_EQ(reason("mpi-alpha", shape, facts_on(2)), "alpha does not average");
   shape.op = ReduceOp::kUser;
