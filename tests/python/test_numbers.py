@@ -241,7 +241,7 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
         (
             "up to 1 MiB NCCL's time by Tutti's was # to # for a call of a replayed CUDA graph, #"
             " or more on the GPU for eager calls, and # or more for calls that are each waited for;"
-            " at 16 MiB # or more, but # or more where each is waited for. An eager call took # to"
+            " at 16 MiB # or more, and # or more where each is waited for. An eager call took # to"
             " # us of the processor, one of NCCL's # to # us",
             "h200x2-torch/collectives.json",
             lambda v: [
