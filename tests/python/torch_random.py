@@ -27,9 +27,10 @@ TYPES = (
     torch.float32,
     torch.float64,
     torch.complex64,
+    torch.bool,
 )
 COUNTS = (0, 1, 2, 3, 7, 64, 1000, 4099, 70_001)
-LAYOUTS = ("plain", "offset", "step", "transposed")
+LAYOUTS = ("plain", "offset", "step", "transposed", "negative")
 CALLS_MAX = 12
 Op = dist.ReduceOp
 
@@ -47,6 +48,9 @@ class Place:
         rows = next((n for n in (2, 3, 5, 7) if count and count % n == 0), 1)
         if layout == "transposed" and rows > 1:
             self.tensor = self.tensor.view(rows, count // rows).t()
+        if layout == "negative" and dtype.is_signed and not dtype.is_complex:
+            # As the imaginary part of a conjugate; torch itself refuses the conjugate.
+            self.tensor = torch._neg_view(self.tensor)
         self.wanted = self.whole.clone()
 
     def expect(self, values: Optional[torch.Tensor]) -> None:
@@ -57,7 +61,8 @@ class Place:
                 self.tensor.shape,
                 self.tensor.stride(),
             )
-            self.wanted.as_strided(shape, stride, offset).copy_(values.reshape(shape))
+            stored = -values if self.tensor.is_neg() else values
+            self.wanted.as_strided(shape, stride, offset).copy_(stored.reshape(shape))
 
     def fill(self, values: torch.Tensor) -> torch.Tensor:
         """Puts them in, and expects them to stay."""
@@ -83,6 +88,10 @@ class Program:
         generator = torch.Generator().manual_seed(self.seed * 10_007 + self.calls * 101 + rank)
         with torch.device("cpu"):
             found = torch.randint(1, 4, (count,), generator=generator)
+            if dtype is torch.bool:
+                found = found > 1
+            if dtype.is_complex:
+                found = torch.complex(found.float(), found.flip(0).float())
         return found.to(dtype).to(self.device)
 
     def place(self, what: Any, count: int, dtype: torch.dtype) -> Place:
@@ -129,7 +138,11 @@ class Program:
         found: list[tuple[Any, Callable[..., torch.Tensor]]] = [
             (Op.SUM, lambda t: sum(t[1:], t[0]))
         ]
-        if not dtype.is_complex:
+        if dtype is torch.bool:  # Of which `+` is or.
+            found += [(op, found[0][1]) for op in (Op.MAX, Op.BOR)]
+            some = (Op.PRODUCT, Op.MIN, Op.BAND)
+            found += [(op, lambda t: torch.stack(t).all(0)) for op in some]
+        elif not dtype.is_complex:
             found.append((Op.PRODUCT, lambda t: math.prod(t[1:], start=t[0])))
             found.append((Op.MIN, lambda t: torch.stack(t).amin(0)))
             found.append((Op.MAX, lambda t: torch.stack(t).amax(0)))
@@ -323,16 +336,15 @@ class Program:
         return work
 
     def do_messages(self, what: Any, count: int, dtype: torch.dtype, is_async: bool) -> Any:
-        source, output = self.place(what, count, dtype), self.place(what, count, dtype)
+        output = self.place(what, count, dtype)
         shift = self.draw.randrange(1, self.ranks) if self.ranks > 1 else 0
-        tensor = source.fill(self.values(self.rank, count, dtype))
         to = self.members[(self.rank + shift) % self.ranks]
         whence = (self.rank - shift) % self.ranks
         if shift:
             buffer = torch.empty(count, dtype=dtype, device=self.device)
             works = dist.batch_isend_irecv(
                 [
-                    dist.P2POp(dist.isend, tensor.contiguous(), to, self.group),
+                    dist.P2POp(dist.isend, self.values(self.rank, count, dtype), to, self.group),
                     dist.P2POp(dist.irecv, buffer, self.members[whence], self.group),
                 ]
             )
@@ -341,6 +353,36 @@ class Program:
             output.fill(buffer)
             output.expect(self.values(whence, count, dtype))
         return dist.barrier(self.group, async_op=is_async)
+
+    def do_coalesced(self, what: Any, count: int, dtype: torch.dtype, is_async: bool) -> Any:
+        kind = self.draw.choice(("all_reduce", "all_gather", "reduce_scatter"))
+        op, combine = self.operation(dtype)
+        counts = [count, *(self.draw.choice(COUNTS) for _ in range(self.draw.randrange(3)))]
+        gathers = self.ranks if kind == "all_gather" else 1
+        takes = self.ranks if kind == "reduce_scatter" else 1
+        calls = [
+            (self.place(what, n * takes, dtype), self.place(what, n * gathers, dtype), n)
+            for n in counts
+        ]
+        for source, _, n in calls:
+            source.fill(self.values(self.rank, n * takes, dtype))
+        with dist._coalescing_manager(self.group, async_ops=is_async) as manager:
+            for source, output, _ in calls:
+                if kind == "all_reduce":
+                    dist.all_reduce(source.tensor, op, group=self.group)
+                elif kind == "all_gather":
+                    dist.all_gather_into_tensor(output.tensor, source.tensor, group=self.group)
+                else:
+                    dist.reduce_scatter_tensor(output.tensor, source.tensor, op, group=self.group)
+        for source, output, n in calls:
+            given = self.all(n * takes, dtype)
+            if kind == "all_gather":
+                output.expect(torch.cat(given))
+            elif kind == "all_reduce":
+                source.expect(combine(given))
+            else:
+                output.expect(combine(given)[self.rank * n : (self.rank + 1) * n])
+        return manager
 
     def _later(self, what: Any, whole: torch.Tensor, wanted: torch.Tensor) -> None:
         place = Place.__new__(Place)
