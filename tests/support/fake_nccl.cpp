@@ -425,6 +425,9 @@ void reduce_elements(const std::vector<const char*>& inputs, char* output, std::
   using Sum = typename Type::Sum;
   constexpr std::size_t kBlock = 256;
   Sum sums[kBlock];
+  if (kOp == kOpAvg && inputs.size() == 1) {
+    count -= count % 32;  // As NCCL's onerank.cu up to 2.29.2, which divides it among 32 blocks.
+  }
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t length = std::min(kBlock, count - begin);
     const auto load = [&](std::size_t rank, std::size_t i) {
