@@ -6,7 +6,8 @@
 
 Runs build/dev/bench/micro/verbs_bench several times: ns of CPU of one core for the host that sends
 (chunks out, acknowledgements and completions in) and for those that receive, and the memory of a
-queue pair; instructions of each side by callgrind, as the difference of a long and a short run.
+queue pair; instructions of each side by callgrind, as the difference of a long and a short run, and
+(nic) how many of them are the NIC's calls, which stand for a driver's.
 Exits with 1 when a sending engine with the default service and controller takes more than 650 ns
 for a chunk of 32 KiB, its time at 400 Gb/s.
 """
@@ -62,13 +63,13 @@ def measure(program: Path, chunks: int, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def instructions(program: Path, variant: str, side: str) -> int | None:
-    """Per chunk, of one side; None: valgrind is not installed."""
+def instructions(program: Path, variant: str, functions: str) -> int | None:
+    """Per chunk, within functions of such a name; None: valgrind is not installed."""
     if shutil.which("valgrind") is None:
         return None
     counts = []
     for thousands in (2, 6):
-        words = ["valgrind", "--tool=callgrind", f"--toggle-collect=*{side}_turn*"]
+        words = ["valgrind", "--tool=callgrind", f"--toggle-collect={functions}"]
         words += ["--callgrind-out-file=/dev/null", str(program), str(thousands), variant]
         told = subprocess.run(words, check=True, capture_output=True, text=True).stderr
         match = re.search(r"Collected : ([0-9]+)", told)
@@ -86,14 +87,19 @@ def main() -> int:
     for row in rows:
         few = row["qps"] <= 256
         for side in ("sender", "receivers"):
-            row[f"{side}_instructions"] = (
-                instructions(options.program, row["variant"], side) if few else None
-            )
+            for part, functions in (
+                ("instructions", f"*{side}_turn*"),
+                ("nic_instructions", f"*NicOf*{side.capitalize()}*"),
+            ):
+                row[f"{side}_{part}"] = (
+                    instructions(options.program, row["variant"], functions) if few else None
+                )
         memory = f", {row['bytes_per_qp']} bytes each" if row["bytes_per_qp"] else ""
         extremes = f"{row['sender_ns_min']:.1f} to {row['sender_ns_max']:.1f}"
         print(
             f"{row['variant']:26} {row['qps']:6} queue pairs{memory}: sender "
-            f"{row['sender_ns']:7.1f} ns ({extremes}), {row['sender_instructions']} instructions; "
+            f"{row['sender_ns']:7.1f} ns ({extremes}), {row['sender_instructions']} instructions "
+            f"({row['sender_nic_instructions']} of the NIC's); "
             f"receiver {row['receiver_ns']:7.1f} ns, {row['receivers_instructions']} instructions"
         )
     return results_head.end_micro(
