@@ -10,10 +10,6 @@
 namespace tutti::wire::verbs {
 namespace {
 
-bool contains(const RegisteredMemory::Region& it, std::uintptr_t begin, std::size_t bytes) {
-  return begin >= it.address && bytes <= it.bytes && begin - it.address <= it.bytes - bytes;
-}
-
 /// A GPU's memory that the NIC has refused.
 Status refused(const DeviceMemory& memory, int error) {
   const bool is_dma_buf = memory.descriptor >= 0;
@@ -118,12 +114,8 @@ void RegisteredMemory::remove(std::span<std::byte> memory) {
   regions_.erase(found);
 }
 
-const RegisteredMemory::Region* RegisteredMemory::find_region(const std::byte* begin,
-                                                              std::size_t bytes) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  if (last_ != nullptr && contains(*last_, address, bytes)) {
-    return last_;
-  }
+const RegisteredMemory::Region* RegisteredMemory::search(std::uintptr_t address,
+                                                         std::size_t bytes) const {
   // From the last region that begins there or before, back to where none is long enough.
   auto it = regions_.upper_bound({address, SIZE_MAX});
   while (it != regions_.begin()) {

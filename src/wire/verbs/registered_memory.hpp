@@ -53,7 +53,10 @@ class RegisteredMemory {
   const Mr* last_use(std::span<std::byte> memory) const;
 
   /// Null: not all of it is registered.
-  const Region* find_region(const std::byte* begin, std::size_t bytes) const;
+  const Region* find_region(const std::byte* begin, std::size_t bytes) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(begin);
+    return last_ != nullptr && contains(*last_, address, bytes) ? last_ : search(address, bytes);
+  }
   Mr* find(const std::byte* begin, std::size_t bytes) const {
     const Region* const region = find_region(begin, bytes);
     return region == nullptr ? nullptr : region->mr;
@@ -67,6 +70,10 @@ class RegisteredMemory {
   template <class Register>
   Status add(std::span<std::byte> memory, Register register_it);
   void deregister(const Region& region);
+  static bool contains(const Region& it, std::uintptr_t begin, std::size_t bytes) {
+    return begin >= it.address && bytes <= it.bytes && begin - it.address <= it.bytes - bytes;
+  }
+  const Region* search(std::uintptr_t address, std::size_t bytes) const;
 
   const Functions& verbs_;
   Pd* pd_;

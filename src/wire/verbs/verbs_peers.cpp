@@ -201,7 +201,7 @@ void VerbsWire::remove_peer(std::uint64_t name) {
     old_ways_.emplace_back(options_.clock() + kWayNs, way);
   }
   look_due_ns_ = std::min(look_due_ns_, options_.clock() + kWayNs);
-  peers_.erase(name);
+  forget(name);
 }
 
 /// Gives a path a new queue pair. `generation` 0: a new one.

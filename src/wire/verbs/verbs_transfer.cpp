@@ -81,7 +81,7 @@ bool VerbsWire::send(const Transmission& sent) {
   if (!is_up(path)) {
     return lose_if_late(sent, &peer->wait_since_ns, kConnectNsMax);
   }
-  if (note_ping(*path.queue, sent)) {
+  if (sent.is_control && note_ping(*path.queue, sent)) {
     fail(path.queue, kResponseTimeout);
     lose(sent);
     return true;
@@ -203,22 +203,17 @@ void VerbsWire::note_posted(Queue& queue) {
   }
 }
 
-/// Where the NIC reads the payload. False: there is no room to copy it to.
-bool VerbsWire::fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot) {
-  const Mr* const mr = memory_->find(payload.data(), payload.size());
-  const std::byte* from = payload.data();
-  if (mr == nullptr) {
-    if (free_bounces_.empty()) {
-      return false;
-    }
-    slot->bounce = free_bounces_.back();
-    free_bounces_.pop_back();
-    std::byte* const copy = copies_ + static_cast<std::size_t>(slot->bounce) * bounce_bytes_;
-    std::memcpy(copy, payload.data(), payload.size());
-    from = copy;
+/// Of memory that the NIC does not know. False: there is no room to copy it to.
+bool VerbsWire::copy_to_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot) {
+  if (free_bounces_.empty()) {
+    return false;
   }
-  *segment = {reinterpret_cast<std::uint64_t>(from), static_cast<std::uint32_t>(payload.size()),
-              mr == nullptr ? arena_mr_->local_key : mr->local_key};
+  slot->bounce = free_bounces_.back();
+  free_bounces_.pop_back();
+  std::byte* const copy = copies_ + static_cast<std::size_t>(slot->bounce) * bounce_bytes_;
+  std::memcpy(copy, payload.data(), payload.size());
+  *segment = {reinterpret_cast<std::uint64_t>(copy), static_cast<std::uint32_t>(payload.size()),
+              arena_mr_->local_key};
   return true;
 }
 
@@ -437,8 +432,7 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
   const std::uint32_t kind = immediate >> kKindShift;
   const std::size_t header_bytes = immediate >> kHeaderShift & kHeaderMask;
   const std::uint32_t number = immediate & kNumberMask;
-  const auto queue = queue_of_.find(completion.qp_number);
-  Queue* const from = queue == queue_of_.end() ? nullptr : queue->second;
+  Queue* const from = is_datagram ? nullptr : queue_of(completion.qp_number);
   if (from != nullptr) {
     from->asked_ns = transport::kNever;
   }
@@ -460,7 +454,7 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
     return false;
   }
   if (kind == kPlaced && from != nullptr) {
-    return deliver_write(arrivals, completion, number);
+    return deliver_write(arrivals, *from, completion.bytes, number);
   }
   if ((kind != kPacket && (kind != kWritten || is_datagram)) || !has_header) {
     ++counters_.malformed_dropped;
@@ -512,9 +506,8 @@ bool VerbsWire::place_payload(Arrivals& arrivals, std::uint32_t buffer,
 }
 
 /// UC. Of a write without its header nobody can say what it was: the chunk counts as lost.
-bool VerbsWire::deliver_write(Arrivals& arrivals, const Completion& completion,
+bool VerbsWire::deliver_write(Arrivals& arrivals, Queue& queue, std::uint32_t bytes,
                               std::uint32_t number) {
-  Queue& queue = *queue_of_[completion.qp_number];
   if (queue.ahead_bytes == 0 || queue.ahead_number != number) {
     drop_ahead(arrivals, queue);
     ++counters_.fragments_dropped;
@@ -522,9 +515,9 @@ bool VerbsWire::deliver_write(Arrivals& arrivals, const Completion& completion,
   }
   transport::Arrival arrival;
   arrival.header = {queue.ahead.data(), std::exchange(queue.ahead_bytes, std::uint8_t{0})};
-  arrival.payload_bytes = completion.bytes;
+  arrival.payload_bytes = bytes;
   ++counters_.datagrams_received;
-  counters_.payload_bytes_placed += completion.bytes;
+  counters_.payload_bytes_placed += bytes;
   arrivals.arrived(arrival);
   return true;
 }
@@ -544,9 +537,9 @@ void VerbsWire::drop_ahead(Arrivals& arrivals, Queue& queue) {
 /// A receive has failed: its queue pair takes no more. So it is after a write that came late, into
 /// a window that is closed.
 void VerbsWire::fail_receiver(const Completion& completion) {
-  const auto found = queue_of_.find(completion.qp_number);
-  if (found != queue_of_.end() && !found->second->is_retired) {
-    fail(found->second, completion.status);
+  Queue* const queue = queue_of(completion.qp_number);
+  if (queue != nullptr && !queue->is_retired) {
+    fail(queue, completion.status);
   }
 }
 

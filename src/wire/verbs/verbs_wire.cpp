@@ -482,9 +482,14 @@ Result<VerbsWire::End> VerbsWire::decode(const WireAddress& address) {
   return end;
 }
 
-VerbsWire::Peer* VerbsWire::find(std::uint64_t peer) const {
+VerbsWire::Peer* VerbsWire::search(std::uint64_t peer) const {
   const auto found = peers_.find(peer);
-  return found == peers_.end() ? nullptr : found->second.get();
+  if (found == peers_.end()) {
+    return nullptr;
+  }
+  found_name_ = peer;
+  found_ = found->second.get();
+  return found_;
 }
 
 std::string VerbsWire::description() const {

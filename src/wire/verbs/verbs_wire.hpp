@@ -151,21 +151,22 @@ class VerbsWire : public Wire {
   static constexpr transport::TimeNs kAsyncNs = 10'000'000;  ///< Same, for what NICs tell.
 
   /// A queue pair and what is in its send queue. Stays until the NIC has completed all of it.
+  /// What a packet touches comes first: of many queue pairs each is cold.
   struct Queue {
     Qp* qp = nullptr;
-    std::uint32_t outstanding = 0;
     transport::TimeNs progress_ns = 0;  ///< Of the last completion, or of a send into an empty one.
-    bool is_suspect = false;            ///< Nothing has completed for long.
+    transport::TimeNs asked_ns = transport::kNever;  ///< UC: a ping's, since when nothing came.
+    std::uint32_t outstanding = 0;
+    std::uint32_t writes = 0;  ///< UC: posted, whose number tells them apart.
+    std::uint32_t ahead_number = 0;
+    std::uint8_t ahead_bytes = 0;  ///< Of `ahead`; 0: there is none.
+    bool is_suspect = false;       ///< Nothing has completed for long.
     bool is_retired = false;
-    transport::TimeNs retired_ns = 0;
     std::uint64_t peer = 0;
     std::size_t path = 0;
-    std::uint32_t writes = 0;  ///< UC: posted, whose number tells them apart.
+    transport::TimeNs retired_ns = 0;
     /// UC: the header that came ahead of its write.
     std::array<std::byte, transport::kHeaderBytesMax> ahead;
-    std::uint32_t ahead_number = 0;
-    std::uint8_t ahead_bytes = 0;                    ///< 0: there is none.
-    transport::TimeNs asked_ns = transport::kNever;  ///< UC: a ping's, since when nothing came.
   };
 
   struct Path {
@@ -232,7 +233,14 @@ class VerbsWire : public Wire {
   int open_loop(Qp* qp) const;
   void open_flushes();
   static Result<End> decode(const WireAddress& address);
-  Peer* find(std::uint64_t peer) const;
+  Peer* find(std::uint64_t peer) const {
+    return found_ != nullptr && peer == found_name_ ? found_ : search(peer);
+  }
+  Peer* search(std::uint64_t peer) const;
+  void forget(std::uint64_t peer) {
+    peers_.erase(peer);
+    found_ = nullptr;
+  }
   AddressAttributes way_to(const Peer& peer, std::uint32_t path) const;
   void fall_back(const std::string& what, const std::string& remedy) const {
     if (options_.on_fallback) {
@@ -300,11 +308,26 @@ class VerbsWire : public Wire {
   void take_back_all(const Queue& queue);
   void note_posted(Queue& queue);
   bool post_write(Queue& queue, const transport::Transmission& sent);
-  bool fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot);
+  /// Where the NIC reads the payload. False: there is no room to copy it to.
+  bool fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot) {
+    const Mr* const mr = memory_->find(payload.data(), payload.size());
+    if (mr == nullptr) {
+      return copy_to_segment(payload, segment, slot);
+    }
+    *segment = {reinterpret_cast<std::uint64_t>(payload.data()),
+                static_cast<std::uint32_t>(payload.size()), mr->local_key};
+    return true;
+  }
+  bool copy_to_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot);
   bool deliver(Arrivals& arrivals, const Completion& completion);
   bool place_payload(Arrivals& arrivals, std::uint32_t buffer, transport::Arrival* arrival);
   bool deliver_bounced(Arrivals& arrivals);
-  bool deliver_write(Arrivals& arrivals, const Completion& completion, std::uint32_t number);
+  bool deliver_write(Arrivals& arrivals, Queue& queue, std::uint32_t bytes, std::uint32_t number);
+  /// Null: no peer's.
+  Queue* queue_of(std::uint32_t qp_number) const {
+    const auto found = queue_of_.find(qp_number);
+    return found == queue_of_.end() ? nullptr : found->second;
+  }
   void drop_ahead(Arrivals& arrivals, Queue& queue);
   void fail_receiver(const Completion& completion);
   void post_receives();
@@ -358,6 +381,8 @@ class VerbsWire : public Wire {
   std::unordered_map<std::uint32_t, Queue*> queue_of_;  ///< By the queue pair's number.
   std::vector<std::unique_ptr<Queue>> queues_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Peer>> peers_;
+  mutable Peer* found_ = nullptr;  ///< Last: most packets go where the one before has gone.
+  mutable std::uint64_t found_name_ = 0;
   std::uint64_t next_peer_ = 1;
   std::uint32_t next_generation_ = 1;
   transport::TimeNs announce_due_ns_ = transport::kNever;
