@@ -9,22 +9,36 @@
 namespace tutti::transport {
 
 Flight::Flight(std::uint32_t capacity, std::uint32_t paths, std::uint64_t first_chunk)
-    : ring_(capacity),
-      mask_(capacity - 1),
+    : capacity_(capacity),
+      ring_(std::min(capacity, kRingMin)),
+      mask_(ring_.size() - 1),
       acknowledged_(capacity / 64 * 2),
       marks_(capacity / 64 * 2),
+      words_mask_(marks_.size() - 1),
       paths_(paths),
       base_(first_chunk),
-      next_(first_chunk) {}
+      next_(first_chunk) {
+  ring_.reserve(capacity);
+}
 
-std::uint64_t Flight::number_of(std::uint16_t position) const {
-  return position == kNil ? kNoChunk : base_ + ((position - base_) & mask_);
+void Flight::grow() {
+  const std::uint64_t size = ring_.size();
+  ring_.resize(2 * size);
+  mask_ = 2 * size - 1;
+  for (std::uint64_t n = base_; n < next_; ++n) {
+    if ((n & size) != 0) {
+      at(n) = ring_[n & (size - 1)];
+    }
+  }
 }
 
 std::uint64_t Flight::add() {
+  if (next_ - base_ == ring_.size()) [[unlikely]] {
+    grow();
+  }
   const std::uint64_t number = next_++;
   at(number) = Chunk{};
-  acknowledged_[(number / 64) & (acknowledged_.size() - 1)] &= ~(1ULL << (number % 64));
+  acknowledged_[(number / 64) & words_mask_] &= ~(1ULL << (number % 64));
   return number;
 }
 
@@ -35,25 +49,25 @@ void Flight::transmit(TimeNs now, std::uint64_t number, PathId path) {
   } else if (chunk.state == ChunkState::kInFlight) {
     leave(number);
   }
-  const std::uint16_t here = position(number);
+  const std::uint16_t here = link(number);
   chunk.state = ChunkState::kInFlight;
   chunk.sent_ns = now;
   chunk.overtaken_ns = 0;
   chunk.is_light = inflight_chunks_ < 2;
   chunk.order = next_order_++;
   chunk.path = path;
-  chunk.transmissions = static_cast<std::uint8_t>(std::min(chunk.transmissions + 1, 255));
+  chunk.transmissions += chunk.transmissions < 255 ? 1 : 0;
   marks(number) &= ~(1ULL << (number % 64));
 
   chunk.next = kNil;
   chunk.previous = tail_;
-  (tail_ == kNil ? head_ : ring_[tail_].next) = here;
+  (tail_ == kNil ? head_ : linked(tail_).next) = here;
   tail_ = here;
 
   PathList& list = paths_[path];
   chunk.path_next = kNil;
   chunk.path_previous = list.tail;
-  (list.tail == kNil ? list.head : ring_[list.tail].path_next) = here;
+  (list.tail == kNil ? list.head : linked(list.tail).path_next) = here;
   list.tail = here;
 
   list.bytes += chunk.bytes;
@@ -63,12 +77,12 @@ void Flight::transmit(TimeNs now, std::uint64_t number, PathId path) {
 
 void Flight::leave(std::uint64_t number) {
   Chunk& chunk = at(number);
-  (chunk.previous == kNil ? head_ : ring_[chunk.previous].next) = chunk.next;
-  (chunk.next == kNil ? tail_ : ring_[chunk.next].previous) = chunk.previous;
+  (chunk.previous == kNil ? head_ : linked(chunk.previous).next) = chunk.next;
+  (chunk.next == kNil ? tail_ : linked(chunk.next).previous) = chunk.previous;
   PathList& list = paths_[chunk.path];
-  (chunk.path_previous == kNil ? list.head : ring_[chunk.path_previous].path_next) =
+  (chunk.path_previous == kNil ? list.head : linked(chunk.path_previous).path_next) =
       chunk.path_next;
-  (chunk.path_next == kNil ? list.tail : ring_[chunk.path_next].path_previous) =
+  (chunk.path_next == kNil ? list.tail : linked(chunk.path_next).path_previous) =
       chunk.path_previous;
   list.bytes -= chunk.bytes;
   inflight_bytes_ -= chunk.bytes;
@@ -76,8 +90,8 @@ void Flight::leave(std::uint64_t number) {
 }
 
 void Flight::unlink_lost(Chunk& chunk) {
-  (chunk.previous == kNil ? lost_head_ : ring_[chunk.previous].next) = chunk.next;
-  (chunk.next == kNil ? lost_tail_ : ring_[chunk.next].previous) = chunk.previous;
+  (chunk.previous == kNil ? lost_head_ : linked(chunk.previous).next) = chunk.next;
+  (chunk.next == kNil ? lost_tail_ : linked(chunk.next).previous) = chunk.previous;
   lost_bytes_ -= chunk.bytes;
 }
 
@@ -86,10 +100,10 @@ void Flight::lose(std::uint64_t number) {
   Chunk& chunk = at(number);
   chunk.state = ChunkState::kLost;
   marks(number) &= ~(1ULL << (number % 64));
-  const std::uint16_t here = position(number);
+  const std::uint16_t here = link(number);
   chunk.next = kNil;
   chunk.previous = lost_tail_;
-  (lost_tail_ == kNil ? lost_head_ : ring_[lost_tail_].next) = here;
+  (lost_tail_ == kNil ? lost_head_ : linked(lost_tail_).next) = here;
   lost_tail_ = here;
   lost_bytes_ += chunk.bytes;
 }
@@ -105,13 +119,13 @@ bool Flight::acknowledge(std::uint64_t number) {
   }
   chunk.state = ChunkState::kAcknowledged;
   const std::uint64_t bit = 1ULL << (number % 64);
-  acknowledged_[(number / 64) & (acknowledged_.size() - 1)] |= bit;
+  acknowledged_[(number / 64) & words_mask_] |= bit;
   marks(number) &= ~bit;
   return true;
 }
 
 std::uint64_t Flight::open_bits(std::uint64_t base64) const {
-  std::uint64_t bits = ~acknowledged_[(base64 / 64) & (acknowledged_.size() - 1)];
+  std::uint64_t bits = ~acknowledged_[(base64 / 64) & words_mask_];
   if (base64 >= next_ || base64 + 64 <= base_) {
     return 0;
   }

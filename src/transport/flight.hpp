@@ -5,6 +5,9 @@
 // next one is in the air, lost (waiting to be sent again), or acknowledged. In the air it is on two
 // lists, both in the order of transmission: one of all, which RACK and the timeout walk, and one of
 // its path, which the same-path rule walks. No decision is made here: that is loss.hpp.
+//
+// The ring of chunks begins small and doubles, in memory that was taken at the start: many
+// connections whose windows are small then stay in the cache.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +19,8 @@ namespace tutti::transport {
 
 enum class ChunkState : std::uint8_t { kNone, kInFlight, kLost, kAcknowledged };
 
-struct Chunk {
+/// One line of the cache.
+struct alignas(64) Chunk {
   TimeNs sent_ns = 0;       ///< Its latest transmission.
   TimeNs overtaken_ns = 0;  ///< When one sent later was first known to be here; 0: not yet.
   Bytes offset = 0;         ///< In its message.
@@ -25,7 +29,7 @@ struct Chunk {
   std::uint32_t message = 0;  ///< Index of the send (outgoing.hpp).
   std::uint32_t slot = 0;
   PathId path = 0;
-  std::uint16_t next = 0;  ///< Links hold ring positions.
+  std::uint16_t next = 0;  ///< Links hold the low bits of numbers (Flight::link).
   std::uint16_t previous = 0;
   std::uint16_t path_next = 0;
   std::uint16_t path_previous = 0;
@@ -35,6 +39,7 @@ struct Chunk {
   bool was_overdue = false;        ///< RACK gave up a transmission of it, by what it has learnt.
   ChunkState state = ChunkState::kNone;
 };
+static_assert(sizeof(Chunk) == 64);
 
 class Flight {
  public:
@@ -43,7 +48,7 @@ class Flight {
 
   std::uint64_t base() const { return base_; }  ///< All before are acknowledged.
   std::uint64_t next() const { return next_; }
-  bool is_full() const { return next_ - base_ >= ring_.size(); }
+  bool is_full() const { return next_ - base_ >= capacity_; }
   Bytes inflight_bytes() const { return inflight_bytes_; }
   std::uint64_t inflight_chunks() const { return inflight_chunks_; }
   Bytes lost_bytes() const { return lost_bytes_; }
@@ -81,13 +86,17 @@ class Flight {
   /// Of the 64 chunks from `base64`, which are not acknowledged (only numbers that exist).
   std::uint64_t open_bits(std::uint64_t base64) const;
   /// Bits for the caller's use, cleared by transmit() and acknowledge().
-  std::uint64_t& marks(std::uint64_t base64) { return marks_[(base64 / 64) & (marks_.size() - 1)]; }
+  std::uint64_t& marks(std::uint64_t base64) { return marks_[(base64 / 64) & words_mask_]; }
 
   /// Aborts if sums and lists disagree.
   void check() const;
 
  private:
   static constexpr std::uint16_t kNil = 0xffff;
+  static constexpr std::uint32_t kRingMin = 64;
+  /// Numbers that a link tells apart: more than are ever here at once.
+  static constexpr std::uint64_t kLinks = 2 * std::uint64_t{kChunksMax};
+  static_assert(kLinks <= kNil);
 
   struct PathList {
     std::uint16_t head = kNil;
@@ -95,18 +104,24 @@ class Flight {
     Bytes bytes = 0;
   };
 
-  std::uint64_t number_of(std::uint16_t position) const;
-  std::uint16_t position(std::uint64_t number) const {
-    return static_cast<std::uint16_t>(number & mask_);
+  std::uint64_t number_of(std::uint16_t link) const {
+    return link == kNil ? kNoChunk : base_ + ((link - base_) & (kLinks - 1));
   }
+  static std::uint16_t link(std::uint64_t number) {
+    return static_cast<std::uint16_t>(number & (kLinks - 1));
+  }
+  Chunk& linked(std::uint16_t link) { return ring_[link & mask_]; }
+  void grow();
   void leave(std::uint64_t number);
   void unlink_lost(Chunk& chunk);
 
+  std::uint64_t capacity_;
   std::vector<Chunk> ring_;
-  std::uint64_t mask_;
+  std::uint64_t mask_;  ///< ring_.size() - 1
   std::vector<std::uint64_t>
       acknowledged_;  ///< Bit ring, twice the capacity; valid in [base, next).
   std::vector<std::uint64_t> marks_;
+  std::uint64_t words_mask_;  ///< Of both.
   std::vector<PathList> paths_;
   std::uint64_t base_;
   std::uint64_t next_;

@@ -7,7 +7,7 @@
 namespace tutti::transport {
 
 PathTable::PathTable(std::uint32_t paths, std::uint32_t rails)
-    : paths_(paths), rails_(rails), alive_(paths) {
+    : paths_(paths), rails_(rails), count_(paths), alive_(paths) {
   for (std::uint32_t path = 0; path < paths; ++path) {
     ++rails_state_[path % rails].paths;
   }

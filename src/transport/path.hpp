@@ -16,27 +16,29 @@
 
 namespace tutti::transport {
 
-struct Path {
-  TimeNs rtt_ns = 0;         ///< Of the fabric alone, smoothed with 1/8; 0: no sample.
-  TimeNs sample_ns = 0;      ///< When the last sample came.
-  TimeNs probe_ns = kNever;  ///< Dead: when it is probed next.
-  TimeNs probe_interval_ns = 0;
+/// One line of the cache: of many connections with many paths each chunk finds its path cold.
+struct alignas(64) Path {
+  TimeNs rtt_ns = 0;           ///< Of the fabric alone, smoothed with 1/8; 0: no sample.
+  TimeNs sample_ns = 0;        ///< When the last sample came.
+  TimeNs probe_ns = kNever;    ///< Dead: when it is probed next.
+  TimeNs timeout_ns = kNever;  ///< When the last of timeouts_in_a_row was.
+  TimeNs slow_ns = 0;          ///< When the last of slow_in_a_row was.
   std::uint64_t chunks_sent = 0;
+  std::uint32_t probe_interval_ns = 0;
   std::uint32_t losses = 0;
   std::uint32_t marks = 0;
-  std::uint8_t penalty = 0;            ///< 0 to 15: how often a walk skips it.
+  std::uint8_t penalty : 4 = 0;        ///< 0 to 15: how often a walk skips it.
+  std::uint8_t slow_in_a_row : 4 = 0;  ///< Echoes of kSlowTimes, and losses; at most kSlowMax.
   std::uint8_t losses_in_a_row = 0;    ///< Since the last echo.
   std::uint8_t timeouts_in_a_row = 0;  ///< Same; of several chunks at one moment as one.
-  TimeNs timeout_ns = kNever;          ///< The last one's time.
-  std::uint8_t slow_in_a_row = 0;      ///< Echoes of kSlowTimes, and losses; at most kSlowMax.
-  TimeNs slow_ns = 0;                  ///< The last one's time.
   PathState state = PathState::kGood;
 };
+static_assert(sizeof(Path) == 64);
 
 class PathTable {
  public:
-  static constexpr TimeNs kProbeIntervalNsMin = 10'000'000;
-  static constexpr TimeNs kProbeIntervalNsMax = 1'000'000'000;
+  static constexpr std::uint32_t kProbeIntervalNsMin = 10'000'000;
+  static constexpr std::uint32_t kProbeIntervalNsMax = 1'000'000'000;
   static constexpr TimeNs kRailWindowNs = 1'000'000;  ///< Deaths this close tell of a rail.
   static constexpr std::uint8_t kPenaltyMax = 15;
   static constexpr std::uint8_t kPenaltyEcn = 1;
@@ -56,7 +58,7 @@ class PathTable {
 
   Path& operator[](PathId path) { return paths_[path]; }
   const Path& operator[](PathId path) const { return paths_[path]; }
-  std::uint32_t count() const { return static_cast<std::uint32_t>(paths_.size()); }
+  std::uint32_t count() const { return count_; }
   std::uint32_t alive() const { return alive_; }
   std::uint8_t rail_of(PathId path) const { return static_cast<std::uint8_t>(path % rails_); }
   bool is_usable(PathId path) const { return paths_[path].state != PathState::kDead; }
@@ -101,6 +103,7 @@ class PathTable {
   std::vector<Path> paths_;
   std::array<Rail, kRailsMax> rails_state_{};
   std::uint32_t rails_;
+  std::uint32_t count_;
   std::uint32_t alive_;
   TimeNs next_probe_ns_ = kNever;
 };
