@@ -218,8 +218,8 @@ class Connection {
   std::uint32_t index_;
   CreditPacer& pacer_;
   TraceSink* trace_;
-  Key send_key_;
-  Key receive_key_;
+  Tags sent_tags_;
+  Tags received_tags_;
   ConnectionState state_ = ConnectionState::kOpen;
   bool peer_closes_ = false;        ///< It finishes its sends and takes none of ours.
   Outcome outcome_ = Outcome::kOk;  ///< Once it has ended.

@@ -46,7 +46,7 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
   if (options_.authenticates && !(is_known && number == known_header_.number)) {
     const auto covered =
         options_.authenticates_payload ? arrival.payload : std::span<const std::byte>();
-    if (tag_of(receive_key_, arrival.header, covered, number) != read_tag(arrival.header)) {
+    if (received_tags_.tag_of(arrival.header, covered, number) != read_tag(arrival.header)) {
       ++counters_.forgeries_dropped;
       return;
     }
@@ -141,7 +141,7 @@ std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t pa
   }
   const std::uint64_t number = expand(packet.common.number, replay_.next());
   if (!replay_.is_new(number) ||
-      (options_.authenticates && tag_of(receive_key_, header, {}, number) != read_tag(header))) {
+      (options_.authenticates && received_tags_.tag_of(header, {}, number) != read_tag(header))) {
     return nullptr;
   }
   std::copy(header.begin(), header.end(), known_header_.bytes.begin());

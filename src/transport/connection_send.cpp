@@ -342,7 +342,7 @@ CommonHeader Connection::common(TimeNs now, PacketType type, std::uint8_t flags,
 void Connection::seal(Transmission& out, std::span<const std::byte> payload) {
   if (options_.authenticates) {
     const std::span<std::byte> header(out.header.data(), out.header_bytes);
-    write_tag(header, tag_of(send_key_, header, payload, next_packet_ - 1));
+    write_tag(header, sent_tags_.tag_of(header, payload, next_packet_ - 1));
   }
 }
 

@@ -4,8 +4,7 @@
 
 #include <bit>
 #include <cstring>
-
-#include "transport/siphash.hpp"
+#include <utility>
 
 namespace tutti::transport {
 namespace {
@@ -302,20 +301,22 @@ Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_
   return derived;
 }
 
-std::uint64_t tag_of(const Key& key, std::span<const std::byte> header,
-                     std::span<const std::byte> payload, std::uint64_t number) {
-  SipHash hash(key);
+std::uint64_t Tags::tag_of(std::span<const std::byte> header, std::span<const std::byte> payload,
+                           std::uint64_t number) {
   // The header has the low half; with the high one a packet of 2^32 packets ago does not fit.
-  hash.add_word(number >> 32);
-  hash.add_word(get<std::uint64_t>(header.data()));
-  const auto rest = header.subspan(kTagOffset + 8);
-  if (payload.empty()) {
-    return hash.finish(rest);
+  if (number >> 32 != high_) [[unlikely]] {
+    high_ = number >> 32;
+    begun_ = begin(high_);
   }
-  // Pieces before the last are whole words: data headers are (kDataBytes).
-  static_assert(kDataBytes % 8 == 0);
-  hash.add_words(rest);
-  return hash.finish(payload);
+  SipHash hash = begun_;
+  hash.add_word(get<std::uint64_t>(header.data()));
+  std::span<const std::byte> last = header.subspan(kTagOffset + 8);
+  if (!payload.empty()) {
+    // Pieces before the last are whole words: data headers are (kDataBytes).
+    static_assert(kDataBytes % 8 == 0);
+    hash.add_words(std::exchange(last, payload));
+  }
+  return hash.finish(last);
 }
 
 void write_tag(std::span<std::byte> header, std::uint64_t tag) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/siphash.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::transport {
@@ -174,10 +175,29 @@ bool is_path_probe(const Transmission& transmission);
 Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_incarnation,
                std::uint32_t destination_id, std::uint64_t destination_incarnation);
 
-/// Of the header without its tag field, of the payload (empty: not covered), and of the packet's
-/// whole number, of which the header has the low half.
-std::uint64_t tag_of(const Key& key, std::span<const std::byte> header,
-                     std::span<const std::byte> payload, std::uint64_t number);
+/// The tags of one direction of a connection.
+class Tags {
+ public:
+  explicit Tags(const Key& key) : key_(key), begun_(begin(0)) {}
+
+  /// Of the header without its tag field, of the payload (empty: not covered), and of the packet's
+  /// whole number, of which the header has the low half.
+  std::uint64_t tag_of(std::span<const std::byte> header, std::span<const std::byte> payload,
+                       std::uint64_t number);
+
+ private:
+  SipHash begin(std::uint64_t high) const {
+    SipHash hash(key_);
+    hash.add_word(high);
+    return hash;
+  }
+
+  Key key_;
+  /// The high half of a number comes first, and 2^32 packets have the same: its part is done once.
+  std::uint64_t high_ = 0;
+  SipHash begun_;
+};
+
 void write_tag(std::span<std::byte> header, std::uint64_t tag);
 std::uint64_t read_tag(std::span<const std::byte> header);
 

@@ -40,29 +40,37 @@ class SipHash {
   }
 
   /// Adds the last piece, of any length, and gives the tag.
-  std::uint64_t finish(std::span<const std::byte> bytes = {}) {
-    add_words(bytes);
-    const std::size_t whole = bytes.size() & ~std::size_t{7};
-    std::uint64_t last = static_cast<std::uint64_t>(bytes_ + bytes.size() - whole) << 56;
-    for (std::size_t i = whole; i < bytes.size(); ++i) {
-      last |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * (i - whole));
-    }
-    v3_ ^= last;
-    round();
-    round();
-    v0_ ^= last;
-    v2_ ^= 0xff;
-    round();
-    round();
-    round();
-    round();
-    return v0_ ^ v1_ ^ v2_ ^ v3_;
+  [[gnu::always_inline]] std::uint64_t finish(std::span<const std::byte> bytes = {}) const {
+    // A local copy stays in registers: what is read by a pointer to bytes may be any other object.
+    SipHash it = *this;
+    it.add_words(bytes);
+    const std::size_t rest = bytes.size() % 8;
+    it.add_word((it.bytes_ + rest) << 56 | tail(bytes, rest));
+    it.v2_ ^= 0xff;
+    it.round();
+    it.round();
+    it.round();
+    it.round();
+    return it.v0_ ^ it.v1_ ^ it.v2_ ^ it.v3_;
   }
 
  private:
   static std::uint64_t load(const std::byte* bytes) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes, sizeof(word));  // Little-endian hosts only; packet.cpp asserts it.
+    return word;
+  }
+
+  /// The last `rest` bytes as a word: less than 8, of which a longer piece gives the ones before.
+  static std::uint64_t tail(std::span<const std::byte> bytes, std::size_t rest) {
+    if (rest == 0) {
+      return 0;
+    }
+    if (bytes.size() >= 8) {
+      return load(bytes.data() + bytes.size() - 8) >> (64 - 8 * rest);
+    }
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), rest);
     return word;
   }
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "transport/serial.hpp"
 #include "transport/siphash.hpp"
 
@@ -193,6 +196,10 @@ TEST(siphash, vectors) {
     const std::size_t whole = size & ~std::size_t{7};
     pieces.add_words(std::span(input).first(whole));
     EXPECT_EQ(expected[size], pieces.finish(std::span(input).subspan(whole, size - whole)));
+    // Bytes before the last piece are no part of it.
+    std::array<std::byte, 24> behind{};
+    std::copy_n(input.begin(), size, behind.begin() + 8);
+    EXPECT_EQ(expected[size], SipHash(key).finish(std::span(behind).subspan(8, size)));
   }
 }
 
@@ -217,18 +224,23 @@ TEST(packet, tag__covers_header_and_payload_and_not_itself) {
   const std::size_t size = encode_data(common_of(PacketType::kData), DataHeader{}, bytes);
   const Key key{3, 4};
   const std::array<std::byte, 5> payload = {std::byte{1}};
-  const std::uint64_t tag = tag_of(key, span_of(bytes, size), {}, 7);
-  const std::uint64_t with_payload = tag_of(key, span_of(bytes, size), payload, 7);
+  const std::uint64_t tag = Tags(key).tag_of(span_of(bytes, size), {}, 7);
+  const std::uint64_t with_payload = Tags(key).tag_of(span_of(bytes, size), payload, 7);
   EXPECT_NE(tag, with_payload);
-  EXPECT_NE(tag, tag_of(key, span_of(bytes, size), {}, 7 + (1ULL << 32)));  // As old as a wrap.
+  EXPECT_NE(tag,
+            Tags(key).tag_of(span_of(bytes, size), {}, 7 + (1ULL << 32)));  // As old as a wrap.
   write_tag({bytes.data(), size}, tag);
   EXPECT_EQ(tag, read_tag(span_of(bytes, size)));
-  EXPECT_EQ(tag, tag_of(key, span_of(bytes, size), {}, 7));
+  EXPECT_EQ(tag, Tags(key).tag_of(span_of(bytes, size), {}, 7));
+  Tags wraps(key);
+  const std::uint64_t later = wraps.tag_of(span_of(bytes, size), {}, 7 + (1ULL << 32));
+  EXPECT_EQ(tag, wraps.tag_of(span_of(bytes, size), {}, 7));
+  EXPECT_EQ(later, Tags(key).tag_of(span_of(bytes, size), {}, 7 + (1ULL << 32)));
   for (std::size_t i = 0; i < size; ++i) {
     HeaderBytes changed = bytes;
     changed[i] ^= std::byte{0x10};
     const bool is_tag = i >= kTagOffset && i < kTagOffset + 8;
-    EXPECT_EQ(is_tag, tag == tag_of(key, span_of(changed, size), {}, 7)) << i;
+    EXPECT_EQ(is_tag, tag == Tags(key).tag_of(span_of(changed, size), {}, 7)) << i;
   }
 }
 
