@@ -83,8 +83,6 @@ void Acknowledger::advance(TimeNs now) {
   hole_since_ns_ = highest_ > cumulative_ ? now : kNever;
 }
 
-TimeNs Acknowledger::due_ns() const { return is_due_ ? 0 : due_ns_; }
-
 void Acknowledger::fill(TimeNs now, AckHeader& out) {
   out.cumulative = static_cast<std::uint32_t>(cumulative_);
   out.received_bytes = received_bytes_;

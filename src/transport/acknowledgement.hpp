@@ -48,7 +48,7 @@ class Acknowledger {
   void request() { is_due_ = true; }
 
   /// When a packet is due: 0 at once, kNever if there is nothing to say.
-  TimeNs due_ns() const;
+  TimeNs due_ns() const { return is_due_ ? 0 : due_ns_; }
   /// The next packet; due_ns() changes.
   void fill(TimeNs now, AckHeader& out);
 

@@ -125,10 +125,10 @@ Result<std::unique_ptr<Connection>> Connection::make(TimeNs now, const Connectio
   for (std::uint32_t i = 0; i < groups; ++i) {
     TUTTI_ASSIGN_OR_RETURN(auto one, make_controller(options.controller, controller));
     const Spray::Share share{static_cast<PathId>(i * made->paths_per_group_),
-                             made->paths_per_group_};
-    made->groups_.push_back(
-        {std::move(one), Spray(*parse_spray(options.spray), share, options.wire.ps_per_byte,
-                               made->random_.next())});
+                             static_cast<std::uint16_t>(made->paths_per_group_)};
+    made->groups_.push_back({.controller = std::move(one),
+                             .spray = Spray(*parse_spray(options.spray), share,
+                                            options.wire.ps_per_byte, made->random_.next())});
   }
   made->policy_.open(made->view(now));
   return made;
@@ -185,13 +185,6 @@ Connection::Connection(TimeNs now, const ConnectionOptions& options, std::uint32
 }
 
 Connection::~Connection() { pacer_.remove(index_); }
-
-void Connection::trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t number, Bytes bytes,
-                       std::uint64_t detail) {
-  if (trace_ != nullptr) [[unlikely]] {
-    trace_->record({now, options_.local_id, kind, path, number, bytes, detail});
-  }
-}
 
 Status Connection::post_send(TimeNs now, const SendRequest& request) {
   if (state_ != ConnectionState::kOpen) {

@@ -8,6 +8,7 @@
 // endpoint calls it and afterwards asks what it needs: control_due, can_send, next_deadline.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -62,15 +63,30 @@ class Connection {
   void on_granted(bool is_slow);
 
   // What is needed next.
-  bool control_due() const;
+  bool control_due() const {
+    return control_ != 0 ||
+           (!has_ended() && (acknowledger_.due_ns() == 0 || spare_acks_ > 0 || adverts_are_due() ||
+                             pong_count_ > 0 || pings_due_ > 0));
+  }
   bool poll_control(TimeNs now, Transmission& out);
   /// A packet waits to be piggybacked.
-  bool has_piggyback() const;
+  bool has_piggyback() const {
+    return is_lazy() && !has_ended() &&
+           (acknowledger_.due_ns() != kNever || owes_advert_ack() || incoming_.has_untold());
+  }
   /// Such a packet, to be piggybacked on a control packet or on data.
   bool poll_piggyback(TimeNs now, bool with_control, Transmission& out);
   std::uint64_t peer() const { return options_.peer; }
   /// Some data may leave now. Sets the pacing timer if only the time is missing.
-  bool can_send(TimeNs now);
+  bool can_send(TimeNs now) {
+    is_ready_ = may_send_now(now);
+    return is_ready_;
+  }
+  /// Same, where nothing has happened to the connection since can_send: time takes no leave away.
+  /// A policy may, and many groups are drawn anew.
+  bool can_still_send(TimeNs now) {
+    return (is_ready_ && !policy_ && groups_.size() <= kFewGroups) || can_send(now);
+  }
   /// After can_send.
   void poll_data(TimeNs now, Transmission& out);
   std::uint32_t chunk_bytes() const { return wire().chunk_bytes; }
@@ -97,12 +113,13 @@ class Connection {
     kRequestCredit = 32,
     kPathProbe = 64,
   };
-  struct Group {
+  /// What each chunk looks at comes first, in one line of the cache.
+  struct alignas(64) Group {
     std::unique_ptr<Controller> controller;
-    Spray spray;
     Bytes inflight_bytes = 0;
+    TimeNs pace_ns = 0;  ///< No chunk before it.
+    Spray spray;
     Bytes timed_out_bytes = 0;  ///< By the timeout at hand.
-    TimeNs pace_ns = 0;         ///< No chunk before it.
     /// Transmissions before it were in the air when the controller was last told of a loss: what
     /// else of them is lost is of the same overload.
     std::uint64_t told_order = 0;
@@ -113,6 +130,7 @@ class Connection {
     std::uint32_t stamp = 0;
     TimeNs received_ns = 0;  ///< The ping, by the host.
   };
+  static constexpr std::size_t kFewGroups = 8;  ///< Of more, two are drawn first.
   static constexpr std::uint32_t kPongsMax = 16;
   static constexpr std::uint32_t kSpareAcks = 3;
 
@@ -134,7 +152,11 @@ class Connection {
   /// How long an answer to an advert or a close may take.
   TimeNs control_wait_ns(TimeNs rtt_ns) const;
   void trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t number, Bytes bytes,
-             std::uint64_t detail);
+             std::uint64_t detail) {
+    if (trace_ != nullptr) [[unlikely]] {
+      trace_->record({now, options_.local_id, kind, path, number, bytes, detail});
+    }
+  }
 
   // connection_timeouts.cpp
   TimeNs stalled_since_ns(TimeNs now);
@@ -150,12 +172,21 @@ class Connection {
   bool is_open(std::uint64_t number) const {
     return flight_.holds(number) && flight_.at(number).state != ChunkState::kAcknowledged;
   }
+  bool may_send_now(TimeNs now);
   std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
-  bool has_room(const Group& group, std::uint32_t bytes) const;
-  Group* find_group(TimeNs now, std::uint32_t bytes, PathId avoid, bool needs_room,
-                    bool is_any_enough = false);
+  bool has_room(const Group& group, std::uint32_t bytes) const {
+    const Bytes hidden = groups_.size() == 1 ? hidden_bytes_ : 0;
+    const Bytes inflight = group.inflight_bytes - std::min(group.inflight_bytes, hidden);
+    return inflight == 0 || inflight + bytes <= group.controller->window_bytes();
+  }
+  Group* find_group(TimeNs now, std::uint32_t bytes, PathId avoid, bool needs_room);
+  bool has_group(TimeNs now, std::uint32_t bytes, PathId avoid);
   TimeNs next_pace_ns(TimeNs now, std::uint32_t bytes) const;
-  bool is_usable(std::uint32_t group) const;
+  /// Some path of the group is not dead.
+  bool is_usable(std::uint32_t group) const {
+    return paths_.alive() == paths_.count() || has_usable_path(group);
+  }
+  bool has_usable_path(std::uint32_t group) const;
   std::uint64_t next_number(TimeNs now);
   PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
   std::uint64_t take_number(TimeNs now, PathId& avoid);
@@ -186,7 +217,9 @@ class Connection {
   /// The peer has not been told that we know its adverts.
   bool owes_advert_ack() const { return told_known_ < outgoing_.known_adverts(); }
   void note_told_known(std::uint64_t known);
-  bool adverts_are_due() const;
+  bool adverts_are_due() const {
+    return incoming_.has_untold() && (!is_lazy() || has_waited_ || !incoming_.can_wait());
+  }
   void note_untold(TimeNs now);
 
   // connection_receive.cpp
@@ -250,6 +283,7 @@ class Connection {
   std::vector<Group> groups_;
   std::uint32_t paths_per_group_;
   std::uint32_t group_turn_ = 0;  ///< Which of equal groups comes first.
+  bool is_ready_ = false;         ///< can_send's last answer.
   Random random_;
   Flight flight_;
   LossDetector loss_;        ///< Knows round trips with the time that hosts take.

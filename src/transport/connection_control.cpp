@@ -51,19 +51,6 @@ void Connection::request_credit_if_stuck(TimeNs now) {
   timers_.set(Timer::kRequest, now + control_rto_ns());
 }
 
-bool Connection::control_due() const {
-  if (control_ != 0) {
-    return true;
-  }
-  return !has_ended() && (acknowledger_.due_ns() == 0 || spare_acks_ > 0 || adverts_are_due() ||
-                          pong_count_ > 0 || pings_due_ > 0);
-}
-
-bool Connection::has_piggyback() const {
-  return is_lazy() && !has_ended() &&
-         (acknowledger_.due_ns() != kNever || owes_advert_ack() || incoming_.has_untold());
-}
-
 void Connection::fill_control(Transmission& out, PathId path, std::size_t header_bytes) {
   out.header_bytes = static_cast<std::uint8_t>(header_bytes);
   out.payload = nullptr;
@@ -236,10 +223,6 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
 void Connection::on_granted(bool is_slow) {
   control_ |= kGrant;
   grant_is_slow_ = is_slow;
-}
-
-bool Connection::adverts_are_due() const {
-  return incoming_.has_untold() && (!is_lazy() || has_waited_ || !incoming_.can_wait());
 }
 
 /// Adverts that may wait for company do so for a while.

@@ -34,11 +34,12 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
       known_header_.size > 0 &&
       std::equal(arrival.header.begin(), arrival.header.end(), known_header_.bytes.begin(),
                  known_header_.bytes.begin() + static_cast<std::ptrdiff_t>(known_header_.size));
-  Packet packet = known_header_.packet;
-  if (!is_known && !decode(arrival.header, packet)) {
+  Packet decoded;
+  if (!is_known && !decode(arrival.header, decoded)) {
     ++counters_.malformed_dropped;
     return;
   }
+  const Packet& packet = is_known ? known_header_.packet : decoded;
   const std::uint64_t number = expand(packet.common.number, replay_.next());
   if (arrival.trimmed && options_.authenticates_payload) {
     return;  // Nothing to check it by.

@@ -35,56 +35,69 @@ void Connection::tell_policy(void (*hook)(void*, const tutti_transport_view*,
   hook(policy_.state(), &seen, &chunk);
 }
 
-bool Connection::has_room(const Group& group, std::uint32_t bytes) const {
-  Bytes inflight = group.inflight_bytes;
-  if (groups_.size() == 1) {
-    inflight -= std::min(inflight, hidden_bytes_);
-  }
-  return inflight == 0 || inflight + bytes <= group.controller->window_bytes();
-}
-
 // The group with the least in the air, relative to equal shares, that may send (if that matters)
 // and has a living path: the engine with the least work in connection splitting. Of many groups two
 // are drawn first. Equals take turns: by order, few chunks would never see the last ones.
-// `is_any_enough`: the caller asks for existence alone.
 Connection::Group* Connection::find_group(TimeNs now, std::uint32_t bytes, PathId avoid,
-                                          bool needs_room, bool is_any_enough) {
+                                          bool needs_room) {
   const auto may_send = [&](const Group& group) {
     return !needs_room || (now >= group.pace_ns && has_room(group, bytes));
   };
-  if (groups_.size() == 1) {
-    return may_send(groups_[0]) ? &groups_[0] : nullptr;
+  const std::span<Group> groups(groups_);
+  if (groups.size() == 1) {
+    return may_send(groups[0]) ? groups.data() : nullptr;
   }
-  constexpr std::size_t kFew = 8;
-  const auto count = static_cast<std::uint32_t>(groups_.size());
+  const auto count = static_cast<std::uint32_t>(groups.size());
   const std::uint32_t avoided = avoid == kNoPath || paths_per_group_ > 1 ? count : group_of(avoid);
   const auto fits = [&](std::uint32_t i) {
-    return i != avoided && may_send(groups_[i]) && is_usable(i);
+    return i != avoided && may_send(groups[i]) && is_usable(i);
   };
-  if (count > kFew) {
+  if (count > kFewGroups) {
     const std::uint32_t a = random_.below(count);
     const std::uint32_t b = random_.below(count);
-    const std::uint32_t less = groups_[a].inflight_bytes <= groups_[b].inflight_bytes ? a : b;
+    const std::uint32_t less = groups[a].inflight_bytes <= groups[b].inflight_bytes ? a : b;
     if (fits(less)) {
-      return &groups_[less];
+      return &groups[less];
     }
   }
+  // As a rule the one with the least of all may send, and nobody has to ask the others.
+  std::uint32_t least = group_turn_;
+  Bytes least_bytes = groups[least].inflight_bytes;
+  for (std::uint32_t turn = 1, i = least; turn < count && least_bytes > 0; ++turn) {
+    i = i + 1 == count ? 0 : i + 1;
+    if (groups[i].inflight_bytes < least_bytes) {
+      least = i;
+      least_bytes = groups[i].inflight_bytes;
+    }
+  }
+  if (fits(least)) {
+    return &groups[least];
+  }
   Group* best = nullptr;
-  std::uint32_t i = group_turn_;
-  for (std::uint32_t turn = 0; turn < count; ++turn) {
-    Group& group = groups_[i];
+  for (std::uint32_t turn = 0, i = group_turn_; turn < count; ++turn) {
+    Group& group = groups[i];
     if ((best == nullptr || group.inflight_bytes < best->inflight_bytes) && fits(i)) {
       best = &group;
-      if (group.inflight_bytes == 0 || is_any_enough) {
-        break;
-      }
     }
     i = i + 1 == count ? 0 : i + 1;
   }
-  if (best == nullptr && avoided < count && is_usable(avoided) && may_send(groups_[avoided])) {
-    best = &groups_[avoided];
+  if (best == nullptr && avoided < count && is_usable(avoided) && may_send(groups[avoided])) {
+    best = &groups[avoided];
   }
   return best;
+}
+
+/// Whether find_group would find one that has room.
+bool Connection::has_group(TimeNs now, std::uint32_t bytes, PathId avoid) {
+  const std::span<const Group> groups(groups_);
+  if (groups.size() == 1 || groups.size() > kFewGroups) {
+    return find_group(now, bytes, avoid, true) != nullptr;
+  }
+  bool has_one = false;
+  for (std::uint32_t i = 0; i < groups.size() && !has_one; ++i) {
+    has_one = now >= groups[i].pace_ns && has_room(groups[i], bytes) && is_usable(i);
+  }
+  return has_one;
 }
 
 /// When the first group may send that has room and lacks nothing but the time; kNever: none does.
@@ -99,16 +112,15 @@ TimeNs Connection::next_pace_ns(TimeNs now, std::uint32_t bytes) const {
   return next_ns;
 }
 
-// Some path of the group is not dead.
-bool Connection::is_usable(std::uint32_t group) const {
-  bool is_usable = paths_.alive() == paths_.count();
+bool Connection::has_usable_path(std::uint32_t group) const {
+  bool is_usable = false;
   for (std::uint32_t i = 0; i < paths_per_group_ && !is_usable; ++i) {
     is_usable = paths_.is_usable(static_cast<PathId>(group * paths_per_group_ + i));
   }
   return is_usable;
 }
 
-bool Connection::can_send(TimeNs now) {
+bool Connection::may_send_now(TimeNs now) {
   if (state_ > ConnectionState::kDraining || !options_.sends) {
     return false;
   }
@@ -157,7 +169,7 @@ bool Connection::can_send(TimeNs now) {
     }
     return when <= now;
   }
-  if (find_group(now, bytes, avoid, true, /*is_any_enough=*/true) != nullptr) {
+  if (has_group(now, bytes, avoid)) {
     return true;
   }
   timers_.set(Timer::kPace, next_pace_ns(now, bytes));
@@ -173,9 +185,9 @@ PathId Connection::choose_path(TimeNs now, Group& group, const Chunk& chunk, Pat
       return static_cast<PathId>(path);
     }
   }
-  Outgoing& send = outgoing_.at(chunk.message);
-  if (options_.single_path_bytes != 0 && send.bytes <= options_.single_path_bytes &&
-      avoid == kNoPath) {
+  if (Outgoing& send = outgoing_.at(chunk.message); options_.single_path_bytes != 0 &&
+                                                    send.bytes <= options_.single_path_bytes &&
+                                                    avoid == kNoPath) {
     if (send.path == kNoPath || !paths_.is_usable(send.path)) {
       send.path = group.spray.pick(now, loss_.rtt().srtt_ns(), paths_, flight_, kNoPath);
     }
@@ -238,7 +250,7 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   Group* group = find_group(now, chunk.bytes, avoid, true);
   group = group != nullptr ? group : find_group(now, chunk.bytes, avoid, false);
   group = group != nullptr ? group : &groups_[0];
-  group_turn_ = (group_turn_ + 1) % static_cast<std::uint32_t>(groups_.size());
+  group_turn_ = group_turn_ + 1 == groups_.size() ? 0 : group_turn_ + 1;
   const PathId path = choose_path(now, *group, chunk, avoid);
   Group& asked = *group;
   group = &groups_[group_of(

@@ -169,15 +169,6 @@ void CreditPacer::adapt(TimeNs now) {
   round_end_ns_ = now + round_ns_;
 }
 
-TimeNs CreditPacer::next_ns() const {
-  for (const Queue& queue : queues_) {
-    if (queue.head != kNobody) {
-      return next_ns_;
-    }
-  }
-  return kNever;
-}
-
 CreditPacer::Grant CreditPacer::grant(TimeNs now) {
   if (next_ns() > now) {
     return {};

@@ -77,7 +77,7 @@ class CreditPacer {
   void on_arrival(TimeNs now, bool ecn, bool trimmed, bool last_hop);
 
   /// When the next grant may be made; kNever: nobody is owed one.
-  TimeNs next_ns() const;
+  TimeNs next_ns() const { return is_owed() ? next_ns_ : kNever; }
   /// Grants to one connection; kNobody: not yet or nobody.
   struct Grant {
     std::uint32_t connection = 0xffffffff;
@@ -110,6 +110,10 @@ class CreditPacer {
     std::uint32_t tail = kNobody;
   };
 
+  bool is_owed() const {
+    return queues_[kLost].head != kNobody || queues_[kActive].head != kNobody ||
+           queues_[kIdle].head != kNobody;
+  }
   void append(List list, std::uint32_t connection);
   std::uint32_t take(List list);
   void move_to(List list, std::uint32_t connection);

@@ -100,7 +100,7 @@ Status Endpoint::abort(TimeNs now, ConnectionHandle connection) {
 }
 
 bool Endpoint::poll_transmit(TimeNs now, Transmission* out) {
-  return poll_control(now, out) || poll_data(now, out);
+  return (!controls_.is_empty() && poll_control(now, out)) || poll_data(now, out);
 }
 
 const ConnectionCounters* Endpoint::counters(ConnectionHandle connection) const {
@@ -185,7 +185,7 @@ bool Endpoint::poll_data(TimeNs now, Transmission* out) {
   while (!data_.is_empty()) {
     const std::uint32_t index = data_.front();
     Connection& connection = *slots_[index].connection;
-    if (!connection.can_send(now)) {
+    if (!connection.can_still_send(now)) {
       data_.remove_front();
       settle(now, index);
       continue;
@@ -237,7 +237,10 @@ void Endpoint::settle(TimeNs now, std::uint32_t index) {
   if (connection.can_send(now)) {
     data_.add(index);
   }
-  set_piggyback(index, connection.has_piggyback());
+  if (const bool has_one = connection.has_piggyback();
+      has_one != (slots_[index].piggyback != kNone)) {
+    set_piggyback(index, has_one);
+  }
   wheel_.set(index, connection.next_deadline());
   wheel_.set(static_cast<std::uint32_t>(slots_.size()), pacer_.next_ns());
   events_.push(index);

@@ -40,6 +40,9 @@ class IndexQueue {
   }
   void pop() { remove(head_); }
   void rotate() {
+    if (head_ == tail_) {
+      return;
+    }
     const std::uint32_t index = head_;
     remove(index);
     push(index);

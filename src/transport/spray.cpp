@@ -40,11 +40,11 @@ std::optional<SprayMode> parse_spray(std::string_view name) {
 }
 
 Spray::Spray(SprayMode mode, Share share, std::uint32_t ps_per_byte, std::uint64_t seed)
-    : mode_(mode),
-      share_(share),
+    : share_(share),
+      mode_(mode),
       ps_per_byte_(ps_per_byte),
+      walk_mask_(std::bit_ceil(std::uint32_t{share.count}) - 1),
       random_(seed),
-      walk_mask_(std::bit_ceil(share.count) - 1),
       walk_xor_(static_cast<std::uint32_t>(random_.next()) & walk_mask_) {}
 
 PathId Spray::pick(TimeNs now, TimeNs srtt_ns, PathTable& paths, const Flight& flight,

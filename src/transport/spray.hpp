@@ -30,7 +30,7 @@ class Spray {
  public:
   struct Share {
     PathId first = 0;
-    std::uint32_t count = 1;
+    std::uint16_t count = 1;  ///< 1 to kPathsMax.
   };
   Spray(SprayMode mode, Share share, std::uint32_t ps_per_byte, std::uint64_t seed);
 
@@ -43,9 +43,9 @@ class Spray {
   void on_timeout(TimeNs now);
 
  private:
-  static constexpr std::uint32_t kRecycled = 8;  ///< Of REPS: paths in the ring.
+  static constexpr std::uint8_t kRecycled = 8;  ///< Of REPS: paths in the ring; a power of two.
   static constexpr TimeNs kFreezeNs = 10'000'000;
-  static constexpr std::uint32_t kExplorations = 16;  ///< Random paths after a freeze.
+  static constexpr std::uint8_t kExplorations = 16;  ///< Random paths after a freeze.
 
   PathId propose(TimeNs now, TimeNs srtt_ns, PathTable& paths, const Flight& flight);
   PathId walk();
@@ -56,18 +56,19 @@ class Spray {
   PathId recycle(TimeNs now);
   PathId random_path() { return static_cast<PathId>(share_.first + random_.below(share_.count)); }
 
-  SprayMode mode_;
+  // What each chunk looks at, 32 bytes: connection.hpp has them in one line of the cache with more.
+  std::array<PathId, kRecycled> recycled_{};
+  TimeNs frozen_until_ns_ = 0;
   Share share_;
+  SprayMode mode_;
+  std::uint8_t recycled_first_ = 0;
+  std::uint8_t recycled_count_ = 0;
+  std::uint8_t explorations_ = 0;
   std::uint32_t ps_per_byte_;
-  Random random_;
   std::uint32_t walk_mask_;  ///< Power of two not below the count, less 1.
+  Random random_;
   std::uint32_t walk_xor_;
   std::uint32_t walk_index_ = 0;
-  std::array<PathId, kRecycled> recycled_{};
-  std::uint32_t recycled_first_ = 0;
-  std::uint32_t recycled_count_ = 0;
-  std::uint32_t explorations_ = 0;
-  TimeNs frozen_until_ns_ = 0;
 };
 
 }  // namespace tutti::transport

@@ -37,18 +37,29 @@ class Timers {
 
   TimeNs at(Timer timer) const { return times_[index(timer)]; }
   bool is_set(Timer timer) const { return at(timer) != kNever; }
-  void set(Timer timer, TimeNs time_ns) { times_[index(timer)] = time_ns; }
+  void set(Timer timer, TimeNs time_ns) {
+    TimeNs& at = times_[index(timer)];
+    is_known_ = time_ns <= next_ns_ || (is_known_ && at != next_ns_);
+    next_ns_ = std::min(next_ns_, time_ns);
+    at = time_ns;
+  }
   void clear(Timer timer) { set(timer, kNever); }
-  void clear_all() { times_.fill(kNever); }
+  void clear_all() { *this = {}; }
 
-  TimeNs next() const { return *std::min_element(times_.begin(), times_.end()); }
+  TimeNs next() const {
+    if (!is_known_) {
+      next_ns_ = *std::min_element(times_.begin(), times_.end());
+      is_known_ = true;
+    }
+    return next_ns_;
+  }
 
   /// Clears and gives one timer whose time is not after `now`, in the order of the enumeration;
   /// kCount: none.
   Timer pop(TimeNs now) {
     for (std::size_t i = 0; i < times_.size(); ++i) {
       if (times_[i] <= now) {
-        times_[i] = kNever;
+        clear(static_cast<Timer>(i));
         return static_cast<Timer>(i);
       }
     }
@@ -59,6 +70,8 @@ class Timers {
   static std::size_t index(Timer timer) { return static_cast<std::size_t>(timer); }
 
   std::array<TimeNs, static_cast<std::size_t>(Timer::kCount)> times_;
+  mutable TimeNs next_ns_ = kNever;  ///< No time is before it.
+  mutable bool is_known_ = true;     ///< One is equal to it.
 };
 
 }  // namespace tutti::transport

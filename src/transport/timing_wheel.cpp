@@ -9,11 +9,8 @@ namespace tutti::transport {
 
 TimingWheel::TimingWheel(std::uint32_t items) : items_(items) { heads_.fill(kNone); }
 
-void TimingWheel::set(std::uint32_t item, TimeNs time_ns) {
+void TimingWheel::change(std::uint32_t item, TimeNs time_ns) {
   Item& it = items_[item];
-  if (it.time_ns == time_ns) {
-    return;
-  }
   if (it.time_ns != kNever) {
     unlink(item);
     next_is_known_ = next_is_known_ && it.time_ns > next_ns_;

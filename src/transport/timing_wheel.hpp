@@ -21,7 +21,11 @@ class TimingWheel {
   explicit TimingWheel(std::uint32_t items);
 
   /// kNever clears. A time that has passed is due at once.
-  void set(std::uint32_t item, TimeNs time_ns);
+  void set(std::uint32_t item, TimeNs time_ns) {
+    if (items_[item].time_ns != time_ns) {
+      change(item, time_ns);
+    }
+  }
   TimeNs time_of(std::uint32_t item) const { return items_[item].time_ns; }
 
   /// The earliest time; kNever.
@@ -43,6 +47,7 @@ class TimingWheel {
     std::uint16_t slot = 0;          ///< level * kSlots + index
   };
 
+  void change(std::uint32_t item, TimeNs time_ns);
   void link(std::uint32_t item);
   void unlink(std::uint32_t item);
   int first_slot() const;

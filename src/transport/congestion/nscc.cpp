@@ -19,13 +19,13 @@ constexpr std::uint64_t kReferenceNs = 12'000;
 constexpr TimeNs kEmptyQueueNs = 1'000;  ///< Less queueing than this counts as none.
 constexpr Bytes kApplyMtus = 8;
 
-class NsccController final : public Controller {
+class alignas(64) NsccController final : public Controller {
  public:
   explicit NsccController(const ControllerOptions& options)
       : Controller(options.window_bytes_max),
-        options_(options),
         base_rtt_ns_(options.base_rtt_ns),
-        round_trip_ns_(options.base_rtt_ns) {
+        round_trip_ns_(options.base_rtt_ns),
+        options_(options) {
     scale();
   }
 
@@ -197,7 +197,6 @@ class NsccController final : public Controller {
 
   TimeNs average_ns() const { return average80_ns_ / 80; }
 
-  ControllerOptions options_;
   // Of the network, scaled again when a lower round trip shows that base_rtt was too high. What
   // may be in the air lasts for the time that hosts take, too.
   TimeNs base_rtt_ns_;
@@ -223,6 +222,7 @@ class NsccController final : public Controller {
   Bytes ignored_ = 0;
   bool trigger_ = false;
   Bytes before_loss_bytes_ = 0;  ///< Window that on_spurious restores; 0: none.
+  ControllerOptions options_;    // Last: each acknowledgement looks at what is before it.
 };
 
 }  // namespace

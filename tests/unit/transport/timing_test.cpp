@@ -4,6 +4,7 @@
 // timing_wheel, timers, round_robin, replay, rtt: the small ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -74,6 +75,28 @@ TEST(timing_wheel, pop__agrees_with_a_sorted_list) {
         earliest = std::min(earliest, time);
       }
       ASSERT_EQ(earliest, wheel.next()) << "seed " << seed << " step " << i;
+    }
+  }
+}
+
+TEST(timers, next__is_the_earliest_after_any_change) {
+  constexpr auto kCount = static_cast<std::uint32_t>(Timer::kCount);
+  Random random(1);
+  Timers timers;
+  for (int step = 0; step < 10'000; ++step) {
+    const auto timer = static_cast<Timer>(random.below(kCount));
+    timers.set(timer, random.below(3) == 0 ? kNever : TimeNs{random.below(50)});
+    if (random.below(10) == 0) {
+      timers.pop(random.below(50));
+    } else if (random.below(500) == 0) {
+      timers.clear_all();
+    }
+    if (random.below(2) == 0) {
+      TimeNs earliest = kNever;
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        earliest = std::min(earliest, timers.at(static_cast<Timer>(i)));
+      }
+      ASSERT_EQ(earliest, timers.next()) << step;
     }
   }
 }
