@@ -87,15 +87,17 @@ Connection::Group* Connection::find_group(TimeNs now, std::uint32_t bytes, PathI
   return best;
 }
 
-/// Whether find_group would find one that has room.
+/// Whether find_group would find one that has room: of few, that whose turn it is has as a rule.
 bool Connection::has_group(TimeNs now, std::uint32_t bytes, PathId avoid) {
   const std::span<const Group> groups(groups_);
   if (groups.size() == 1 || groups.size() > kFewGroups) {
     return find_group(now, bytes, avoid, true) != nullptr;
   }
   bool has_one = false;
-  for (std::uint32_t i = 0; i < groups.size() && !has_one; ++i) {
-    has_one = now >= groups[i].pace_ns && has_room(groups[i], bytes) && is_usable(i);
+  for (std::size_t turn = 0, i = group_turn_; turn < groups.size() && !has_one; ++turn) {
+    has_one = now >= groups[i].pace_ns && has_room(groups[i], bytes) &&
+              is_usable(static_cast<std::uint32_t>(i));
+    i = i + 1 == groups.size() ? 0 : i + 1;
   }
   return has_one;
 }
