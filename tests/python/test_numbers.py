@@ -134,6 +134,11 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             ],
         ),
         (
+            "# and # of the instructions are the NIC's calls",
+            "verbs-engine.json",
+            lambda v: [v("sender_nic_instructions", **chunk) for chunk in (CHUNK, CHUNK_NSCC)],
+        ),
+        (
             "With # queue pairs, of # bytes each, nscc took # ns",
             "verbs-engine.json",
             lambda v: [v(f, **MANY_PAIRS) for f in ("qps", "bytes_per_qp", "sender_ns")],
