@@ -86,7 +86,7 @@ inline const std::vector<Knob>& knobs() {
          "Network paths of a connection: UDP source ports, or queue pairs.", "0.1", ""},
         {"TUTTI_NET_ENGINES", &Config::net_engines, "", "0..64",
          "Engine threads of each network device. 0: one shared; from 16 processors on two to four "
-         "busy ones for all devices.",
+         "busy ones, divided among the devices.",
          "0.1", ""},
         {"TUTTI_NET_SUB_CONNECTIONS", &Config::net_sub_connections, "", "0..8",
          "Engines that share each long message of a channel (connection splitting); the smaller "

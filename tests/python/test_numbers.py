@@ -144,6 +144,13 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             lambda v: [v(f, **MANY_PAIRS) for f in ("qps", "bytes_per_qp", "sender_ns")],
         ),
     ],
+    "docs/decisions/0010-udp-wire-and-engines.md": [
+        (
+            "64 KiB allgather at full bisection: # ms, with NCCL's own numbers #.",
+            "h200x1-nccl-net/latency.json",
+            lambda v: nccl(v, "bisection", "allgather", 2**16, "Tutti LATENCY=15", "Tutti"),
+        ),
+    ],
     "docs/decisions/0024-af-xdp-without-libraries.md": [
         ("| latency of 8 bytes, us | # | # | # |", VETH, lambda v: veth(v, "latency_us")),
         ("| goodput, Gb/s | # | # | # |", VETH, lambda v: veth(v, "goodput_gbps")),
@@ -303,11 +310,6 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
                 worst_job(v, layout="bisection", collective="allreduce", bytes=4),
                 *(slower(v, "loopback", "alltoall", size * MIB) for size in (4, 16, 64)),
             ],
-        ),
-        (
-            "64 KiB allgather at full bisection: # ms, with NCCL's own numbers #.",
-            "h200x1-nccl-net/latency.json",
-            lambda v: nccl(v, "bisection", "allgather", 2**16, "Tutti LATENCY=15", "Tutti"),
         ),
         (
             "Tutti #, TCP with 1 stream #, with 16 streams #; all to all #, #, #."
