@@ -201,8 +201,10 @@ def test_torch__a_late_rank_is_named_on_gpus(two_gpus: str) -> None:
     assert all("SURVIVED" in one.output for one in ended)
 
 
-def test_torch__calls_on_streams_of_the_host_device(python: str) -> None:
-    expect_success(run(python, "calls_on_streams", 2, TUTTI_DEVICE="host"))
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_torch__calls_on_streams_of_the_host_device(python: str, nodes: str) -> None:
+    more = {"TUTTI_DEVICE": "host"} | ({"TUTTI_VIRTUAL_NODES": nodes} if nodes != "1" else {})
+    expect_success(run(python, "calls_on_streams", 2, **more))
 
 
 def test_torch__a_late_rank_is_an_error_of_the_work(python: str) -> None:

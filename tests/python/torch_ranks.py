@@ -1120,7 +1120,7 @@ def play_gpu(current: list[Any]) -> tuple[Any, HostDevice, PlayedStream]:
 
 def calls_on_streams() -> None:
     """The engine's calls beside the program's stream: order, numbers, what is kept how long."""
-    from tutti_hpc.torch import bindings
+    from tutti_hpc.torch import bindings, doctor
     from tutti_hpc.torch import engine as engines
 
     start()
@@ -1149,6 +1149,8 @@ def calls_on_streams() -> None:
     assert works[7].exception() is None
     for turn, tensor in enumerate(tensors):
         same(turn, tensor, torch.full((1000,), float(turn * RANKS)))
+    carried = doctor.carriers(ours, "device")[0]
+    assert ("through host memory" if ON_NODES else "direct-gamma") in carried, carried
     # What is over or was waited for is kept no longer; the waiting stream decides for how long.
     side.kept.clear()
     for _ in range(2 * engines.KEPT_UNASKED):

@@ -63,19 +63,22 @@ def describe() -> list[str]:
     ]
 
 
-def carriers(found: engine.Engine) -> list[str]:
-    """Which plan carries host tensors, by collective and size."""
+def carriers(found: engine.Engine, memory: str) -> list[str]:
+    """Which plan carries tensors in `memory` (host; device, after a call), by collective, size."""
     lines = []
-    other = "gloo" if found.host_refusal else "none (an error)"
+    is_host = memory == "host"
+    comm, order = (found.host, "blocking") if is_host else (found.device, "stream")
+    other = "gloo" if is_host and found.host_refusal else "none (an error)"
     for collective in COLLECTIVES:
         plans = []
         for size in SIZES:
-            query = {"collective": collective, "bytes": size, "memory": "host", "type": "float32"}
-            query.update(op="sum", order="blocking")
-            plan = found.functions.plan(found.host, query)
-            plans.append(f"{size} B {plan.get('plan') or other}")
+            query = {"collective": collective, "bytes": size, "memory": memory, "type": "float32"}
+            query.update(op="sum", order=order)
+            plan = found.functions.plan(comm, query)
+            through = " through host memory" if "through" in plan else ""
+            plans.append(f"{size} B {plan.get('plan') or other}{through}")
         lines.append(f"  {collective}: {', '.join(plans)}")
-    lines.append("  send, recv: gloo")
+    lines.append(f"  send, recv: {'gloo' if is_host else 'NCCL'}")
     return lines
 
 
@@ -122,12 +125,16 @@ def be_a_rank() -> int:
     if rank == 0:
         print("\n".join(describe()))
         print(f"{ranks} ranks; host tensors:")
-        print("\n".join(carriers(inner._engine)), flush=True)
+        print("\n".join(carriers(inner._engine, "host")), flush=True)
     devices = ["cpu"]
     if torch.cuda.is_available():
         local = int(os.environ.get("LOCAL_RANK", rank))
         devices.append(f"cuda:{local % torch.cuda.device_count()}")
     wrong = [line for device in devices for line in check(rank, ranks, device)]
+    if rank == 0 and len(devices) > 1:
+        inner = group if hasattr(group, "_engine") else group._get_backend(torch.device("cuda"))
+        print("CUDA tensors:")
+        print("\n".join(carriers(inner._engine, "device")), flush=True)
     for line in wrong:
         print(f"rank {rank}: wrong: {line}", flush=True)
     failed = torch.tensor([len(wrong)])
