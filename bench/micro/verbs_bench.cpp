@@ -27,6 +27,7 @@
 
 #include <unistd.h>
 
+#include "base/check.hpp"
 #include "micro/cpu_clock.hpp"
 #include "net/channel_setup.hpp"
 #include "transport/endpoint.hpp"
@@ -113,9 +114,11 @@ int post_send(verbs::Qp* qp, verbs::SendRequest* request, verbs::SendRequest** /
     it.datagram_to = request->to.ud.qp_number;
     it.segment_count = request->segment_count;
     std::size_t at = 0;
+    CHECK(static_cast<std::size_t>(request->segment_count) <= it.segments.size(), "");
     for (std::size_t i = 0; i < static_cast<std::size_t>(request->segment_count); ++i) {
       it.segments[i] = request->segments[i];
       if ((request->flags & verbs::kInline) != 0) {
+        CHECK(at + it.segments[i].bytes <= it.copied.size(), "");
         std::memcpy(it.copied.data() + at, reinterpret_cast<const void*>(it.segments[i].address),
                     it.segments[i].bytes);
         at += it.segments[i].bytes;

@@ -172,9 +172,10 @@ TUTTI_API tutti_status_t tutti_comm_wait(tutti_comm_t* comm);
 /*
  * A call beside the caller's own work: tutti_comm_order(comm, work, other), the call on `other`,
  * its number by tutti_comm_calls(comm), and tutti_comm_wait_on(comm, number, work) where the result
- * is needed. All four return at once. Streams are as a collective takes them; one that is being
- * captured is TUTTI_ERROR_UNSUPPORTED, one that is not of this rank's GPU an invalid argument.
- * Calls that are captured in a graph have no number.
+ * is needed. All four return at once, but for the call and tutti_comm_mark() where calls go through
+ * host memory (docs/c-api.md): these return when they are done. Streams are as a collective takes
+ * them; one that is being captured is TUTTI_ERROR_UNSUPPORTED, one that is not of this rank's GPU
+ * an invalid argument. Calls that are captured in a graph have no number.
  */
 /** What is queued on `later` from now on begins after all that `earlier` has now. */
 TUTTI_API tutti_status_t tutti_comm_order(tutti_comm_t* comm, void* earlier, void* later);

@@ -131,7 +131,7 @@ Status tutti_comm::mark(void* stream) {
   }
   TUTTI_ASSIGN_OR_RETURN(void* const own, stream_to_order(*api, device, stream));
   TUTTI_ASSIGN_OR_RETURN(const auto current, CurrentDevice::set(*api, device, own));
-  return engine->stream_calls().mark(own);
+  return engine->mark(own);
 }
 
 Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {

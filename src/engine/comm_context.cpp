@@ -16,6 +16,9 @@ void CommContext::lose_messages() {
 }
 
 Status CommContext::choose_device(int wanted) {
+  if (process.device() == nullptr) {
+    return Status(ErrorCode::kUnavailable, "no GPU library");
+  }
   device::Api& api = *process.device();
   if (device < 0) {
     device = wanted >= 0 ? wanted : api.current_device();

@@ -222,6 +222,9 @@ class Communicator {
   /// The same without waiting, at less cost: StreamCalls::glance().
   Status stream_glance();
   runners::StreamCalls& stream_calls() { return *context_.calls; }
+  /// StreamCalls::mark(); waits for the stream where all calls so far have gone through host
+  /// memory.
+  Status mark(device::Stream stream);
   /// This rank's GPU, once something was set up on it; -1: none yet.
   int device() const { return context_.device; }
   /// The selection for a shape with its reasons, as JSON (select::explain_json). Local: what was
@@ -271,7 +274,7 @@ class Communicator {
 
  private:
   friend class ParentCommunicator;
-  Status wait_behind(const runners::Call& call, device::Stream stream);
+  Status wait_for_stream(int device, device::Stream stream);
   /// What became of calls on streams; a failure is the communicator's.
   Status noted(Status status);
   /// Of a communicator in its process: gone after all that may have leased memory.
@@ -368,6 +371,7 @@ class Communicator {
   bool has_summary_ = false;     ///< TUTTI_SUMMARY on some rank.
   bool has_hints_ = false;       ///< On some rank.
   bool may_have_hints_ = false;  ///< Those derived from this one, on some rank.
+  bool has_copied_ = false;      ///< A call on a stream went through host memory.
   bool is_complete_ = false;     ///< Its set-up; until then others may hold it for so.
   Status failure_;
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace tutti::engine {
@@ -56,7 +57,9 @@ Result<runners::StartedCall> Communicator::start(const Route& route, const runne
     TUTTI_ASSIGN_OR_RETURN(stream, context_.calls->own_stream());
   }
   if (route.is_through_host) {  // It is copied here and now.
-    TUTTI_RETURN_IF_ERROR(wait_behind(call, stream));
+    const int device = std::max(call.send_memory.device, call.recv_memory.device);
+    TUTTI_RETURN_IF_ERROR(wait_for_stream(std::max(device, context_.device), stream));
+    has_copied_ = true;
     TUTTI_RETURN_IF_ERROR(run(route, call));
     return runners::StartedCall(context_.calls);
   }
@@ -66,14 +69,29 @@ Result<runners::StartedCall> Communicator::start(const Route& route, const runne
   return runners::StartedCall(context_.calls);
 }
 
-/// Until what the stream has got so far is done.
-Status Communicator::wait_behind(const runners::Call& call, device::Stream stream) {
+Status Communicator::mark(device::Stream stream) {
+  // Where every call was over at its return there is none that a number could stand behind.
+  return has_copied_ && !context_.calls->has_queued() ? wait_for_stream(context_.device, stream)
+                                                      : context_.calls->mark(stream);
+}
+
+/// Until what the stream has now is done, which may be another communicator's call: an abort ends
+/// the wait. The driver's own wait could not be left.
+Status Communicator::wait_for_stream(int device, device::Stream stream) {
+  constexpr auto kPause = std::chrono::microseconds(20);
   std::optional<device::RelaxedCapture> relaxed;
   relax(&relaxed);
   device::Api& api = *context_.process.device();
-  const int device = std::max({context_.device, call.send_memory.device, call.recv_memory.device});
   TUTTI_ASSIGN_OR_RETURN(const auto current, device::CurrentDevice::set(api, device, stream));
-  return api.wait_stream(stream);
+  for (;;) {
+    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api.stream_done(stream));
+    TUTTI_RETURN_IF_ERROR(why_ended());
+    if (is_done) {
+      return {};
+    }
+    context_.bootstrap.progress();
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 Status Communicator::stream_status(bool wait) { return noted(context_.calls->status(wait)); }

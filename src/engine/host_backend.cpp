@@ -107,10 +107,11 @@ Status HostBackend::agree(std::string* refusal) {
 }
 
 Status HostBackend::run(const Route& route, const runners::Call& call) {
-  const auto carry = [this](const runners::Call& on_host) {
-    return run_on_host(on_host, [this](const runners::Call& one) {
-      return runner_->run(runners::Scope::kWhole, one);
-    });
+  const auto run_one = [this](const runners::Call& one) {
+    return runner_->run(runners::Scope::kWhole, one);
+  };
+  const auto carry = [&](const runners::Call& on_host) {
+    return on_host.op == select::ReduceOp::kAvg ? run_average(on_host, run_one) : run_one(on_host);
   };
   if (!runners::is_on_device(call)) {
     return carry(call);

@@ -51,9 +51,10 @@ Status NetBackend::run(const Route& route, const runners::Call& call) {
 
 Status NetBackend::carry(const select::SchedulePlan& plan, const runners::Call& call) {
   runner_->set_refused_calls(context_.refused_calls);
-  Status status = run_on_host(call, [&](const runners::Call& one) {
+  const auto run_one = [&](const runners::Call& one) {
     return runner_->run(plan.algorithm, schedule_parameters(plan), one);
-  });
+  };
+  Status status = call.op == select::ReduceOp::kAvg ? run_average(call, run_one) : run_one(call);
   if (!status.ok()) {
     context_.fail(status);  // No later call may meet the messages of this one.
   }

@@ -28,11 +28,8 @@ Status PlanRunner::run_through_host(const Route& route, const runners::Call& cal
   return staged.move_out();
 }
 
-Status PlanRunner::run_on_host(const runners::Call& call,
+Status PlanRunner::run_average(const runners::Call& call,
                                const std::function<Status(const runners::Call&)>& carry) const {
-  if (call.op != select::ReduceOp::kAvg) {
-    return carry(call);
-  }
   runners::Call sum = call;
   sum.op = select::ReduceOp::kSum;
   TUTTI_RETURN_IF_ERROR(carry(sum));

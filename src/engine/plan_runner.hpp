@@ -102,8 +102,8 @@ class PlanRunner {
                           const std::function<Status(const runners::Call&)>& carry,
                           const std::function<void(const Status&)>& give_up);
 
-  /// A call on host memory, where an average is a sum that is divided.
-  Status run_on_host(const runners::Call& call,
+  /// An average on host memory: the sum, by `carry`, divided.
+  Status run_average(const runners::Call& call,
                      const std::function<Status(const runners::Call&)>& carry) const;
 
   CommContext& context_;

@@ -168,6 +168,19 @@ void Flight::check() const {
     ++listed;
   }
   CHECK(listed == chunks, std::to_string(listed));
+  for (std::size_t p = 0; p < paths_.size(); ++p) {
+    Bytes on_path = 0;
+    for (std::uint64_t n = number_of(paths_[p].tail); n != kNoChunk; n = before_on_path(n)) {
+      CHECK(at(n).state == ChunkState::kInFlight && at(n).path == p, std::to_string(n));
+      on_path += at(n).bytes;
+    }
+    CHECK(on_path == paths_[p].bytes, std::to_string(p));
+  }
+  for (std::uint64_t n = first_lost(); n != kNoChunk; n = after(n)) {
+    CHECK(at(n).state == ChunkState::kLost, std::to_string(n));
+    lost -= at(n).bytes;
+  }
+  CHECK(lost == 0, std::to_string(lost));
 }
 
 }  // namespace tutti::transport

@@ -169,6 +169,12 @@ def two_gpus(python: str) -> str:
     return python
 
 
+def test_torch__messages_go_by_the_interface_that_gloo_is_told(python: str) -> None:
+    expect_success(run(python, "messages", 2, GLOO_SOCKET_IFNAME="lo"))
+    ended = run(python, "messages", 2, limit_s=60, GLOO_SOCKET_IFNAME="nosuch")
+    assert all(one.status != 0 and "nosuch" in one.output for one in ended), ended
+
+
 def test_torch__all_cases_are_right_on_gpus(two_gpus: str) -> None:
     expect_success(run(two_gpus, ",".join([*CASES, "streams", "graphs"]), 2, TEST_DEVICE="cuda"))
 

@@ -300,12 +300,17 @@ class Engine:
         return self.device
 
     def device_failure(self) -> Optional[BaseException]:
-        """What broke the communicator on the GPU."""
-        with self._handle_lock:
-            if self._device_broken is None and self.device:
-                status = self.functions.status(self.device)
-                if status:
-                    self._device_broken = self._error("a call on a stream", self.device, status)
+        """What broke the communicator on the GPU, as far as it is known during a call."""
+        if self._device_lock.acquire(blocking=False):
+            try:
+                with self._handle_lock:
+                    if self._device_broken is None and self.device:
+                        status = self.functions.status(self.device)
+                        if status:
+                            error = self._error("a call on a stream", self.device, status)
+                            self._device_broken = error
+            finally:
+                self._device_lock.release()
         return self._device_broken
 
     # ---- Both -----------------------------------------------------------------------------------
@@ -379,8 +384,7 @@ class Engine:
                 store = c10d.PrefixStore("tutti-gloo/", self._store)
                 options = c10d.ProcessGroupGloo._Options()
                 options._timeout = self.timeout
-                # Lazy: a pair connects at its first message, so two ranks need no others.
-                options._devices = [c10d.ProcessGroupGloo.create_default_device(lazy_init=True)]
+                options._devices = _gloo_devices()
                 self._gloo = c10d.ProcessGroupGloo(store, self.rank, self.ranks, options)
                 self._gloo._set_sequence_number_for_group()
             return self._gloo
@@ -492,6 +496,18 @@ def _serve(calls: queue.SimpleQueue[Optional[QueuedWork]], owner: weakref.ref[En
             engine.done()  # First: who waits for this work must not find it queued still.
         work.complete(error)
         del work, engine, error
+
+
+def _gloo_devices() -> list[Any]:
+    """As torch's own group has them: interfaces of GLOO_SOCKET_IFNAME, else the host name's.
+
+    Lazy: a pair connects at its first message, so two ranks need no others.
+    """
+    names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    gloo = c10d.ProcessGroupGloo
+    if not names:
+        return [gloo.create_default_device(lazy_init=True)]
+    return [gloo.create_device(interface=name, lazy_init=True) for name in names]
 
 
 def _first_reason(plan: dict[str, Any]) -> str:

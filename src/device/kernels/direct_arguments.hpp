@@ -98,8 +98,8 @@ struct DirectArguments {
   LaunchCounter* counter;  ///< Null: `epoch` is the whole truth.
   Word counted_rounds;     ///< What this launch adds to it.
   Word limit_ticks;        ///< Of a launch with `counter` that waits, Hardware::ticks(); 0: none.
-  /// Host memory: block b stores `sequence` to done[b] when all its results can be read. Null where
-  /// a stream says so: the launch would end when the words are across PCIe.
+  /// Host memory: block b stores `sequence` to done[b] when all its results can be read. Null for
+  /// calls on streams: the host waits for the stream, and the words would lengthen the launch.
   Wide* done;
   Wide sequence;
   /// Host memory: nonzero ends all waiting; a kernel that waited in vain stores to `failed`.

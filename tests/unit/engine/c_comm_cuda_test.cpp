@@ -242,6 +242,78 @@ TEST(CCommCuda, collectives__no_buffers_in_the_first_call_on_a_stream) {
   });
 }
 
+/// What a stream has to do until somebody lets it go on.
+struct Held {
+  static void work(void* self) {
+    auto& held = *static_cast<Held*>(self);
+    held.may_end.acquire();
+    held.is_over = true;
+  }
+  std::binary_semaphore may_end{0};
+  std::atomic<bool> is_over = false;
+};
+
+/// NCCL has no exclusive or: copies in host memory carry it.
+tutti_status_t exclusive_or(const Rank& self, std::int32_t* data, void* stream) {
+  return tutti_allreduce(self.comm, TUTTI_IN_PLACE, data, 8, TUTTI_INT32, TUTTI_BXOR, stream);
+}
+
+TEST(CCommCuda, streams__a_call_through_host_memory_and_a_mark_wait_for_what_is_before_them) {
+  const auto enqueue = cuda<void(void*, void (*)(void*), void*)>("tutti_fake_enqueue");
+  on_ranks(kRanks, [&](Rank& self) {
+    Api& api = *Process::get().device();
+    void* const stream = *api.create_stream(self.rank);
+    GpuInts data(self.rank, 8);
+    std::fill_n(data.data(), 8, 1 << self.rank);
+    for (const bool is_call : {true, false}) {
+      Held held;
+      std::atomic<bool> has_begun = false;
+      enqueue(stream, Held::work, &held);
+      std::thread releases([&] {
+        has_begun.wait(false);
+        held.may_end.release();
+      });
+      has_begun = true;
+      has_begun.notify_all();
+      EXPECT_EQ(TUTTI_OK, is_call ? exclusive_or(self, data.data(), stream)
+                                  : tutti_comm_mark(self.comm, stream))
+          << self.words();
+      EXPECT_TRUE(held.is_over);
+      releases.join();
+    }
+    EXPECT_EQ(3, data.data()[7]);
+    int are_over = 0;
+    EXPECT_EQ(TUTTI_OK, tutti_comm_test(self.comm, tutti_comm_calls(self.comm), &are_over));
+    EXPECT_EQ(1, are_over);
+    EXPECT_TRUE(api.destroy_stream(stream).ok());
+  });
+}
+
+TEST(CCommCuda, abort__ends_the_wait_for_a_stream) {
+  const auto enqueue = cuda<void(void*, void (*)(void*), void*)>("tutti_fake_enqueue");
+  on_ranks(kRanks, [&](Rank& self) {
+    Api& api = *Process::get().device();
+    void* const stream = *api.create_stream(self.rank);
+    GpuInts data(self.rank, 8);
+    ASSERT_EQ(TUTTI_OK, exclusive_or(self, data.data(), stream)) << self.words();
+    Held held;
+    enqueue(stream, Held::work, &held);
+    std::binary_semaphore has_returned(0);
+    bool is_in_time = false;
+    std::thread aborts([&] {
+      EXPECT_EQ(TUTTI_OK, tutti_comm_abort(self.comm));
+      is_in_time = has_returned.try_acquire_for(std::chrono::seconds(10));
+      held.may_end.release();
+    });
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, exclusive_or(self, data.data(), stream)) << self.words();
+    has_returned.release();
+    aborts.join();
+    EXPECT_TRUE(is_in_time);
+    EXPECT_TRUE(api.wait_stream(stream).ok());
+    EXPECT_TRUE(api.destroy_stream(stream).ok());
+  });
+}
+
 /// What the fake refuses while a stream is captured, and a driver ends the capture for.
 TEST(CCommCuda, collectives__a_capture_in_another_thread_goes_on) {
   std::barrier all(kRanks);

@@ -37,6 +37,24 @@ TEST(CCommOfNodes, barrier__on_device_memory_meets_in_the_bootstrap) {
       &options);
 }
 
+TEST(CCommOfNodes, strict__no_call_on_a_stream_goes_through_host_memory) {
+  const tutti_options_t options = options_for(TUTTI_MEMORY_DEVICE);
+  on_ranks(
+      2,
+      [](Rank& self) {
+        device::Api& api = *Process::get().device();
+        void* const stream = *api.create_stream(self.rank);
+        void* const data = *api.allocate_device(self.rank, 64);
+        EXPECT_EQ(TUTTI_ERROR_FALLBACK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, data, 8,
+                                                        TUTTI_INT32, TUTTI_SUM, stream));
+        EXPECT_NE(self.words().find("through host memory"), std::string::npos) << self.words();
+        EXPECT_EQ(TUTTI_OK, tutti_comm_status(self.comm)) << self.words();
+        EXPECT_TRUE(api.free_device(data).ok());
+        EXPECT_TRUE(api.destroy_stream(stream).ok());
+      },
+      &options);
+}
+
 /// Its next call is of the same form, and must not pass for the one that its peers are in.
 TEST(CCommOfNodes, collectives__a_call_that_one_rank_refuses_counts_as_its_call) {
   const tutti_options_t options = options_for(TUTTI_MEMORY_HOST, 1);
