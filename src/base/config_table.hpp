@@ -67,8 +67,8 @@ inline const std::vector<Knob>& knobs() {
          "each node and is repeated. 0: the real nodes.",
          "0.1", ""},
         {"TUTTI_TIMEOUT", &Config::timeout_s, "s", "0..31536000",
-         "Time after which a collective or a set-up is an error, except while it waits for a "
-         "running process of this machine. 0: never.",
+         "Time after which a collective or a set-up is an error, except while an MPI program waits "
+         "for a running process of its machine. 0: never.",
          "0.1", ""},
         {"TUTTI_PIPELINE_CHUNK", &Config::pipeline_chunk_bytes, "bytes", "0..16G",
          "Chunk size of collectives staged through host memory. 0: no pipelining.", "0.1", ""},
