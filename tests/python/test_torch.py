@@ -32,6 +32,7 @@ CASES = (
     "special_operations",
     "works",
     "objects",
+    "compiled",
     "messages",
     "groups",
     "training",

@@ -501,6 +501,23 @@ def objects() -> None:
     dist.barrier()
 
 
+def compiled() -> None:
+    """A graph of torch.compile with functional collectives gives what eager calls give."""
+    import torch.distributed._functional_collectives as functional
+
+    start()
+
+    def step(tensor: torch.Tensor) -> torch.Tensor:
+        total = functional.all_reduce(2 * tensor, "sum", dist.group.WORLD)
+        return functional.all_gather_tensor(total + tensor, 0, dist.group.WORLD) + 1
+
+    tensor = torch.arange(5.0) + RANK
+    found = torch.compile(step, backend="aot_eager", fullgraph=True)(tensor)
+    total = sum(2 * (torch.arange(5.0) + rank) for rank in range(RANKS))
+    same("compiled", found, torch.cat([total + torch.arange(5.0) + r + 1 for r in range(RANKS)]))
+    same("eager", step(tensor), found)
+
+
 def messages() -> None:
     """send, recv and batch_isend_irecv by the fall-back, which is counted and said once."""
     said: list[str] = []
