@@ -216,9 +216,9 @@ TUTTI_API char* tutti_comm_plan_json(tutti_comm_t* comm, const char* query);
  * `stream`: TUTTI_BLOCKING, or the stream (cudaStream_t, hipStream_t; NULL: the default stream) of
  * this rank's GPU that the call takes its turn on. Then the call returns at once (when done, if it
  * goes through host memory: docs/c-api.md), buffers are memory of that GPU, and the result is there
- * for what is queued later on the stream. All ranks
- * must do the same: wait or not, record the call in a graph or not. Calls of one communicator run
- * in the order in which they were made, whatever their streams.
+ * for what is queued later on the stream. All ranks must do the same: wait or not, record the call
+ * in a graph or not. Calls of one communicator run in the order in which they were made, whatever
+ * their streams.
  *
  * Not between the caller's own ncclGroupStart and ncclGroupEnd: NCCL would put off what is NCCL's
  * of the call until the group ends, and the call would return before it has begun.

@@ -47,7 +47,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Target& target)
       return Status(ErrorCode::kUnsupported,
                     std::string("operation ") + select::to_string(call.op) + " is not the CCL's");
     }
-    // Of one rank it is the rank's own, and NCCL up to 2.29.2 leaves its last elements out
+    // An average over one rank is a copy, of which NCCL up to 2.29.2 leaves the last elements out
     // (oneRankReduce() of onerank.cu: the remainder of the division among its blocks).
     op = *translated == ccl::NcclOp::kAvg && me.ranks == 1 ? ccl::NcclOp::kSum : *translated;
   }
