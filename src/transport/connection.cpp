@@ -130,6 +130,7 @@ Result<std::unique_ptr<Connection>> Connection::make(TimeNs now, const Connectio
                              .spray = Spray(*parse_spray(options.spray), share,
                                             options.wire.ps_per_byte, made->random_.next())});
   }
+  made->inflight_bytes_.resize(groups);
   made->policy_.open(made->view(now));
   return made;
 }
@@ -410,9 +411,9 @@ void Connection::check_invariants() const {
         "the end of a connection was told before the end of a request");
   flight_.check();
   Bytes inflight = 0;
-  for (const Group& group : groups_) {
-    inflight += group.inflight_bytes;
-    CHECK(group.controller->window_bytes() > 0, "");
+  for (std::uint32_t i = 0; i < groups_.size(); ++i) {
+    inflight += inflight_bytes_[i];
+    CHECK(groups_[i].controller->window_bytes() > 0, "");
   }
   CHECK(inflight == flight_.inflight_bytes(), std::to_string(inflight));
   CHECK(has_ended() || flight_.inflight_chunks() == 0 || timers_.is_set(Timer::kRetransmit),

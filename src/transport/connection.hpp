@@ -78,15 +78,10 @@ class Connection {
   bool poll_piggyback(TimeNs now, bool with_control, Transmission& out);
   std::uint64_t peer() const { return options_.peer; }
   /// Some data may leave now. Sets the pacing timer if only the time is missing.
-  bool can_send(TimeNs now) {
-    is_ready_ = may_send_now(now);
-    return is_ready_;
-  }
+  bool can_send(TimeNs now);
   /// Same, where nothing has happened to the connection since can_send: time takes no leave away.
   /// A policy may, and many groups are drawn anew.
-  bool can_still_send(TimeNs now) {
-    return (is_ready_ && !policy_ && groups_.size() <= kFewGroups) || can_send(now);
-  }
+  bool can_still_send(TimeNs now) { return found_.group != kNoGroup || can_send(now); }
   /// After can_send.
   void poll_data(TimeNs now, Transmission& out);
   std::uint32_t chunk_bytes() const { return wire().chunk_bytes; }
@@ -116,7 +111,6 @@ class Connection {
   /// What each chunk looks at comes first, in one line of the cache.
   struct alignas(64) Group {
     std::unique_ptr<Controller> controller;
-    Bytes inflight_bytes = 0;
     TimeNs pace_ns = 0;  ///< No chunk before it.
     Spray spray;
     Bytes timed_out_bytes = 0;  ///< By the timeout at hand.
@@ -130,6 +124,7 @@ class Connection {
     std::uint32_t stamp = 0;
     TimeNs received_ns = 0;  ///< The ping, by the host.
   };
+  static constexpr std::uint32_t kNoGroup = UINT32_MAX;
   static constexpr std::size_t kFewGroups = 8;  ///< Of more, two are drawn first.
   static constexpr std::uint32_t kPongsMax = 16;
   static constexpr std::uint32_t kSpareAcks = 3;
@@ -172,15 +167,13 @@ class Connection {
   bool is_open(std::uint64_t number) const {
     return flight_.holds(number) && flight_.at(number).state != ChunkState::kAcknowledged;
   }
-  bool may_send_now(TimeNs now);
   std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
-  bool has_room(const Group& group, std::uint32_t bytes) const {
+  bool has_room(std::uint32_t group, std::uint32_t bytes) const {
     const Bytes hidden = groups_.size() == 1 ? hidden_bytes_ : 0;
-    const Bytes inflight = group.inflight_bytes - std::min(group.inflight_bytes, hidden);
-    return inflight == 0 || inflight + bytes <= group.controller->window_bytes();
+    const Bytes inflight = inflight_bytes_[group] - std::min(inflight_bytes_[group], hidden);
+    return inflight == 0 || inflight + bytes <= groups_[group].controller->window_bytes();
   }
-  Group* find_group(TimeNs now, std::uint32_t bytes, PathId avoid, bool needs_room);
-  bool has_group(TimeNs now, std::uint32_t bytes, PathId avoid);
+  std::uint32_t find_group(TimeNs now, std::uint32_t bytes, PathId avoid, bool needs_room);
   TimeNs next_pace_ns(TimeNs now, std::uint32_t bytes) const;
   /// Some path of the group is not dead.
   bool is_usable(std::uint32_t group) const {
@@ -195,7 +188,7 @@ class Connection {
   void seal(Transmission& out, std::span<const std::byte> payload);
   CommonHeader common(TimeNs now, PacketType type, std::uint8_t flags, PathId path);
   bool is_lazy() const { return options_.acknowledgement.lazy_ns != 0; }
-  bool asks_for_ack(const Group& group, const Chunk& chunk, bool is_again);
+  bool asks_for_ack(std::uint32_t group, const Chunk& chunk, bool is_again);
   void lose(TimeNs now, std::uint64_t number, LossCause cause);
   /// The group's controller hears of the loss of a transmission; true: a new overload to it.
   bool tell_group(Group& group, std::uint64_t order);
@@ -237,9 +230,19 @@ class Connection {
   void acknowledge(std::uint64_t number);
   void tell_policy(void (*hook)(void*, const tutti_transport_view*, const tutti_transport_chunk*),
                    TimeNs now, const tutti_transport_chunk& chunk);
-  void acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_t bits);
+  void acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_t bits) {
+    if (bits != 0) {
+      acknowledge_bits(now, base64, bits);
+    }
+  }
+  void acknowledge_bits(TimeNs now, std::uint64_t base64, std::uint64_t bits);
   void flush_unechoed(TimeNs now);
-  void note_path(TimeNs now, PathId path, PathTable::Change change);
+  void note_path(TimeNs now, PathId path, PathTable::Change change) {
+    if (change != PathTable::Change::kNone) [[unlikely]] {
+      note_change(now, path, change);
+    }
+  }
+  void note_change(TimeNs now, PathId path, PathTable::Change change);
   void on_advert(TimeNs now, const AdvertHeader& advert);
   void on_credit(TimeNs now, const Packet& packet);
   void on_wanted(TimeNs now, std::uint32_t target, bool lost);
@@ -281,9 +284,18 @@ class Connection {
   // Sending.
   PathTable paths_;
   std::vector<Group> groups_;
+  std::vector<Bytes> inflight_bytes_;  ///< Of each group: every chunk looks at all of them.
   std::uint32_t paths_per_group_;
   std::uint32_t group_turn_ = 0;  ///< Which of equal groups comes first.
-  bool is_ready_ = false;         ///< can_send's last answer.
+  struct Found {
+    TimeNs now = 0;
+    std::uint32_t group = kNoGroup;
+    std::uint32_t bytes = 0;
+    PathId avoid = 0;
+  };
+  /// By the last can_send: who asks whether something may leave asks again when it leaves, as a
+  /// rule at the same time, and nothing has happened since.
+  Found found_;
   Random random_;
   Flight flight_;
   LossDetector loss_;        ///< Knows round trips with the time that hosts take.

@@ -293,8 +293,8 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
   drain_if_done(now);
 }
 
-void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
-                         std::uint64_t packet_number, TimeNs waited_ns) {
+inline void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                                std::uint64_t packet_number, TimeNs waited_ns) {
   if (echo.path >= paths_.count()) {
     return;
   }
@@ -348,9 +348,9 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
 }
 
 /// Of a chunk that the peer has in whole.
-void Connection::on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t number,
-                                   std::uint64_t packet_number, const RttSample& rtt,
-                                   bool is_latest, Feedback feedback) {
+inline void Connection::on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                                          std::uint64_t packet_number, const RttSample& rtt,
+                                          bool is_latest, Feedback feedback) {
   Chunk& chunk = flight_.at(number);
   if (chunk.was_overdue && !is_latest && chunk.state != ChunkState::kAcknowledged) {
     // Of one that has been sent again since nobody knows when it was overtaken.
@@ -372,11 +372,11 @@ void Connection::on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t n
   }
   trace(now, TraceKind::kAcknowledged, echo.path, number, chunk.bytes, rtt.fabric_ns);
   acknowledge(number);
-  const Group& group = groups_[group_of(echo.path)];
+  const std::uint32_t group = group_of(echo.path);
   feedback.srtt_ns = loss_.rtt().srtt_ns();
-  feedback.inflight_bytes = group.inflight_bytes;
-  group.controller->on_ack(feedback);
-  trace_window(now, group_of(echo.path));
+  feedback.inflight_bytes = inflight_bytes_[group];
+  groups_[group].controller->on_ack(feedback);
+  trace_window(now, group);
   last_feedback_ = feedback;
   if (policy_ && policy_.hooks().on_ack != nullptr) {
     tell_policy(policy_.hooks().on_ack, now,
@@ -387,16 +387,17 @@ void Connection::on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t n
 
 void Connection::on_trimmed_echo(TimeNs now, const Echo& echo, std::uint64_t number,
                                  Feedback feedback) {
-  Group& group = groups_[group_of(echo.path)];
+  const std::uint32_t index = group_of(echo.path);
+  Group& group = groups_[index];
   ++counters_.nacks;
   paths_.on_nack(echo.path);
   lose(now, number, LossCause::kTrim);
   feedback.is_new_episode = tell_group(group, flight_.at(number).order);
   feedback.last_hop = (echo.flags & kEchoLastHop) != 0;
   feedback.srtt_ns = loss_.rtt().srtt_ns();
-  feedback.inflight_bytes = group.inflight_bytes;
+  feedback.inflight_bytes = inflight_bytes_[index];
   group.controller->on_nack(feedback);
-  trace_window(now, group_of(echo.path));
+  trace_window(now, index);
 }
 
 // Network duplicates are caught by their packet number: this one we sent twice.
@@ -417,10 +418,10 @@ void Connection::on_duplicate_echo(TimeNs now, std::uint64_t number, std::uint32
   }
 }
 
-void Connection::acknowledge(std::uint64_t number) {
+inline void Connection::acknowledge(std::uint64_t number) {
   const Chunk& chunk = flight_.at(number);
   if (chunk.state == ChunkState::kInFlight) {
-    groups_[group_of(chunk.path)].inflight_bytes -= chunk.bytes;
+    inflight_bytes_[group_of(chunk.path)] -= chunk.bytes;
   }
   flight_.acknowledge(number);
   acked_bytes_ += chunk.bytes;
@@ -428,7 +429,7 @@ void Connection::acknowledge(std::uint64_t number) {
   outgoing_.on_acknowledged(chunk.message);
 }
 
-void Connection::acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_t bits) {
+void Connection::acknowledge_bits(TimeNs now, std::uint64_t base64, std::uint64_t bits) {
   for (; bits != 0; bits &= bits - 1) {
     const std::uint64_t number = base64 + static_cast<std::uint64_t>(std::countr_zero(bits));
     const Chunk& chunk = flight_.at(number);
@@ -442,12 +443,12 @@ void Connection::acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_
       unechoed_bytes_ += chunk.bytes;
       continue;
     }
-    Group& group = groups_[group_of(chunk.path)];
+    const std::uint32_t group = group_of(chunk.path);
     Feedback feedback = last_feedback_;
     feedback.bytes = chunk.bytes;
-    feedback.inflight_bytes = group.inflight_bytes;
+    feedback.inflight_bytes = inflight_bytes_[group];
     feedback.srtt_ns = loss_.rtt().srtt_ns();
-    group.controller->on_ack(feedback);
+    groups_[group].controller->on_ack(feedback);
   }
 }
 
@@ -457,7 +458,7 @@ void Connection::flush_unechoed(TimeNs now) {
     return;
   }
   last_feedback_.bytes = unechoed_bytes_;
-  last_feedback_.inflight_bytes = groups_[0].inflight_bytes;
+  last_feedback_.inflight_bytes = inflight_bytes_[0];
   last_feedback_.srtt_ns = loss_.rtt().srtt_ns();
   groups_[0].controller->on_ack(last_feedback_);
   trace_window(now, 0);
@@ -466,14 +467,11 @@ void Connection::flush_unechoed(TimeNs now) {
 void Connection::trace_window(TimeNs now, std::uint32_t group) {
   if (trace_ != nullptr) [[unlikely]] {
     trace(now, TraceKind::kWindow, kNoPath, group, groups_[group].controller->window_bytes(),
-          groups_[group].inflight_bytes);
+          inflight_bytes_[group]);
   }
 }
 
-void Connection::note_path(TimeNs now, PathId path, PathTable::Change change) {
-  if (change == PathTable::Change::kNone) {
-    return;
-  }
+void Connection::note_change(TimeNs now, PathId path, PathTable::Change change) {
   const bool rail_down = change == PathTable::Change::kRailDown;
   counters_.path_deaths += change == PathTable::Change::kDead || rail_down ? 1 : 0;
   counters_.rail_deaths += rail_down ? 1 : 0;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Data that leaves a connection: chunks, new and again.
+// Data that leaves a connection: chunks, new and again. What each chunk takes once, from one place,
+// is put there by order: the compiler's own limits leave calls.
 #include <algorithm>
 
 #include "transport/connection.hpp"
@@ -38,68 +39,53 @@ void Connection::tell_policy(void (*hook)(void*, const tutti_transport_view*,
 // The group with the least in the air, relative to equal shares, that may send (if that matters)
 // and has a living path: the engine with the least work in connection splitting. Of many groups two
 // are drawn first. Equals take turns: by order, few chunks would never see the last ones.
-Connection::Group* Connection::find_group(TimeNs now, std::uint32_t bytes, PathId avoid,
-                                          bool needs_room) {
-  const auto may_send = [&](const Group& group) {
-    return !needs_room || (now >= group.pace_ns && has_room(group, bytes));
+std::uint32_t Connection::find_group(TimeNs now, std::uint32_t bytes, PathId avoid,
+                                     bool needs_room) {
+  const auto may_send = [&](std::uint32_t i) {
+    return !needs_room || (now >= groups_[i].pace_ns && has_room(i, bytes));
   };
-  const std::span<Group> groups(groups_);
-  if (groups.size() == 1) {
-    return may_send(groups[0]) ? groups.data() : nullptr;
+  const auto count = static_cast<std::uint32_t>(groups_.size());
+  if (count == 1) {
+    return may_send(0) ? 0 : kNoGroup;
   }
-  const auto count = static_cast<std::uint32_t>(groups.size());
+  const std::span<const Bytes> inflight(inflight_bytes_);
   const std::uint32_t avoided = avoid == kNoPath || paths_per_group_ > 1 ? count : group_of(avoid);
-  const auto fits = [&](std::uint32_t i) {
-    return i != avoided && may_send(groups[i]) && is_usable(i);
-  };
+  const auto fits = [&](std::uint32_t i) { return i != avoided && may_send(i) && is_usable(i); };
   if (count > kFewGroups) {
     const std::uint32_t a = random_.below(count);
     const std::uint32_t b = random_.below(count);
-    const std::uint32_t less = groups[a].inflight_bytes <= groups[b].inflight_bytes ? a : b;
+    const std::uint32_t less = inflight[a] <= inflight[b] ? a : b;
     if (fits(less)) {
-      return &groups[less];
+      return less;
     }
   }
   // As a rule the one with the least of all may send, and nobody has to ask the others.
   std::uint32_t least = group_turn_;
-  Bytes least_bytes = groups[least].inflight_bytes;
-  for (std::uint32_t turn = 1, i = least; turn < count && least_bytes > 0; ++turn) {
-    i = i + 1 == count ? 0 : i + 1;
-    if (groups[i].inflight_bytes < least_bytes) {
-      least = i;
-      least_bytes = groups[i].inflight_bytes;
+  Bytes least_bytes = inflight[least];
+  const auto look = [&](std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      if (inflight[i] < least_bytes) {
+        least_bytes = inflight[i];
+        least = i;
+      }
     }
-  }
+  };
+  look(group_turn_ + 1, count);
+  look(0, group_turn_);
   if (fits(least)) {
-    return &groups[least];
+    return least;
   }
-  Group* best = nullptr;
+  std::uint32_t best = kNoGroup;
   for (std::uint32_t turn = 0, i = group_turn_; turn < count; ++turn) {
-    Group& group = groups[i];
-    if ((best == nullptr || group.inflight_bytes < best->inflight_bytes) && fits(i)) {
-      best = &group;
+    if ((best == kNoGroup || inflight[i] < inflight[best]) && fits(i)) {
+      best = i;
     }
     i = i + 1 == count ? 0 : i + 1;
   }
-  if (best == nullptr && avoided < count && is_usable(avoided) && may_send(groups[avoided])) {
-    best = &groups[avoided];
+  if (best == kNoGroup && avoided < count && is_usable(avoided) && may_send(avoided)) {
+    best = avoided;
   }
   return best;
-}
-
-/// Whether find_group would find one that has room: of few, that whose turn it is has as a rule.
-bool Connection::has_group(TimeNs now, std::uint32_t bytes, PathId avoid) {
-  const std::span<const Group> groups(groups_);
-  if (groups.size() == 1 || groups.size() > kFewGroups) {
-    return find_group(now, bytes, avoid, true) != nullptr;
-  }
-  bool has_one = false;
-  for (std::size_t turn = 0, i = group_turn_; turn < groups.size() && !has_one; ++turn) {
-    has_one = now >= groups[i].pace_ns && has_room(groups[i], bytes) &&
-              is_usable(static_cast<std::uint32_t>(i));
-    i = i + 1 == groups.size() ? 0 : i + 1;
-  }
-  return has_one;
 }
 
 /// When the first group may send that has room and lacks nothing but the time; kNever: none does.
@@ -107,7 +93,7 @@ TimeNs Connection::next_pace_ns(TimeNs now, std::uint32_t bytes) const {
   TimeNs next_ns = kNever;
   for (std::uint32_t i = 0; i < groups_.size(); ++i) {
     const Group& group = groups_[i];
-    if (now < group.pace_ns && group.pace_ns < next_ns && has_room(group, bytes) && is_usable(i)) {
+    if (now < group.pace_ns && group.pace_ns < next_ns && has_room(i, bytes) && is_usable(i)) {
       next_ns = group.pace_ns;
     }
   }
@@ -122,7 +108,8 @@ bool Connection::has_usable_path(std::uint32_t group) const {
   return is_usable;
 }
 
-bool Connection::may_send_now(TimeNs now) {
+bool Connection::can_send(TimeNs now) {
+  found_.group = kNoGroup;
   if (state_ > ConnectionState::kDraining || !options_.sends) {
     return false;
   }
@@ -171,14 +158,18 @@ bool Connection::may_send_now(TimeNs now) {
     }
     return when <= now;
   }
-  if (has_group(now, bytes, avoid)) {
+  const std::uint32_t group = find_group(now, bytes, avoid, true);
+  if (group != kNoGroup) {
+    const bool stays = groups_.size() <= kFewGroups && !policy_;
+    found_ = {now, stays ? group : kNoGroup, bytes, avoid};
     return true;
   }
   timers_.set(Timer::kPace, next_pace_ns(now, bytes));
   return false;
 }
 
-PathId Connection::choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid) {
+[[gnu::always_inline]] inline PathId Connection::choose_path(TimeNs now, Group& group,
+                                                             const Chunk& chunk, PathId avoid) {
   if (policy_ && policy_.hooks().choose_path != nullptr) {
     const tutti_transport_view seen = view(now);
     const std::uint32_t path = policy_.hooks().choose_path(
@@ -199,7 +190,7 @@ PathId Connection::choose_path(TimeNs now, Group& group, const Chunk& chunk, Pat
 }
 
 /// Cuts the next chunk off the first matched send.
-std::uint64_t Connection::next_number(TimeNs now) {
+[[gnu::always_inline]] inline std::uint64_t Connection::next_number(TimeNs now) {
   const std::uint32_t index = outgoing_.cutting();
   std::uint32_t bytes = wire().chunk_bytes;
   if (policy_ && policy_.hooks().chunk_size != nullptr) {
@@ -222,7 +213,7 @@ std::uint64_t Connection::next_number(TimeNs now) {
 }
 
 /// What leaves next: a lost chunk, a new one, or a tail probe. `avoid`: where it went before.
-std::uint64_t Connection::take_number(TimeNs now, PathId& avoid) {
+[[gnu::always_inline]] inline std::uint64_t Connection::take_number(TimeNs now, PathId& avoid) {
   std::uint64_t number = flight_.first_lost();
   if (number != Flight::kNoChunk) {
     avoid = flight_.at(number).path;
@@ -232,7 +223,7 @@ std::uint64_t Connection::take_number(TimeNs now, PathId& avoid) {
   } else {
     number = flight_.newest();  // A tail probe without new data.
     avoid = flight_.at(number).path;
-    groups_[group_of(avoid)].inflight_bytes -= flight_.at(number).bytes;
+    inflight_bytes_[group_of(avoid)] -= flight_.at(number).bytes;
     probed_ = number;
   }
   tail_probe_due_ = false;
@@ -249,31 +240,33 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     ++counters_.retransmissions;
   }
   // Without room go a tail probe and what a policy lets go.
-  Group* group = find_group(now, chunk.bytes, avoid, true);
-  group = group != nullptr ? group : find_group(now, chunk.bytes, avoid, false);
-  group = group != nullptr ? group : &groups_[0];
+  const bool is_found = found_.group != kNoGroup && found_.now == now &&
+                        found_.bytes == chunk.bytes && found_.avoid == avoid;
+  std::uint32_t asked = is_found ? found_.group : find_group(now, chunk.bytes, avoid, true);
+  asked = asked != kNoGroup ? asked : find_group(now, chunk.bytes, avoid, false);
+  asked = asked != kNoGroup ? asked : 0;
   group_turn_ = group_turn_ + 1 == groups_.size() ? 0 : group_turn_ + 1;
-  const PathId path = choose_path(now, *group, chunk, avoid);
-  Group& asked = *group;
-  group = &groups_[group_of(
-      path)];  // A policy, or a message with a path of its own, may have left the group.
+  const PathId path = choose_path(now, groups_[asked], chunk, avoid);
+  // A policy, or a message with a path of its own, may have left the group.
+  const std::uint32_t group = group_of(path);
   // Only of one that had nothing to wait for: what is repeated for ever is no progress.
   if (flight_.inflight_chunks() == 0 && avoid == kNoPath &&
       flight_.first_lost() == Flight::kNoChunk) {
     progress_ns_ = now;
   }
   flight_.transmit(now, number, path);
-  group->inflight_bytes += chunk.bytes;
+  inflight_bytes_[group] += chunk.bytes;
   ++paths_[path].chunks_sent;
   ++counters_.chunks_sent;
   counters_.bytes_sent += chunk.bytes;
   trace(now, TraceKind::kSent, path, number, chunk.bytes, chunk.transmissions);
 
   // A window of a small part of a chunk and one late sample would else pause for many seconds.
-  const TimeNs gap_ns = std::min(group->controller->gap_ns(chunk.bytes), options_.loss.rto_ns_max);
+  const TimeNs gap_ns =
+      std::min(groups_[group].controller->gap_ns(chunk.bytes), options_.loss.rto_ns_max);
   if (gap_ns != 0) {
     // Whose turn it was, even if the path is another's: else it would never have to wait.
-    asked.pace_ns = std::max(now, asked.pace_ns) + gap_ns;
+    groups_[asked].pace_ns = std::max(now, groups_[asked].pace_ns) + gap_ns;
   }
   std::uint32_t pull_target = 0;
   out.is_speculative = false;
@@ -283,7 +276,7 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     credit_->on_sent(chunk.bytes);
     pull_target = credit_->tell_target(credit_backlog_bytes());
   }
-  if (asks_for_ack(*group, chunk, avoid != kNoPath)) {
+  if (asks_for_ack(group, chunk, avoid != kNoPath)) {
     flags |= kFlagAckRequest;
   }
   if (!timers_.is_set(Timer::kRetransmit)) {
@@ -305,7 +298,8 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
 }
 
 /// At the end of data that the peer waits for, and where nothing more may leave until then.
-bool Connection::asks_for_ack(const Group& group, const Chunk& chunk, bool is_again) {
+[[gnu::always_inline]] inline bool Connection::asks_for_ack(std::uint32_t group, const Chunk& chunk,
+                                                            bool is_again) {
   const bool is_last = flight_.first_lost() == Flight::kNoChunk &&
                        (outgoing_.cutting() == IndexList::kNone || flight_.is_full());
   const bool is_patient = is_lazy() && outgoing_.at(chunk.message).is_patient;
@@ -316,8 +310,10 @@ bool Connection::asks_for_ack(const Group& group, const Chunk& chunk, bool is_ag
   return asks;
 }
 
-void Connection::fill_data(TimeNs now, std::uint64_t number, std::uint8_t flags,
-                           std::uint32_t pull_target, Transmission& out) {
+[[gnu::always_inline]] inline void Connection::fill_data(TimeNs now, std::uint64_t number,
+                                                         std::uint8_t flags,
+                                                         std::uint32_t pull_target,
+                                                         Transmission& out) {
   const Chunk& chunk = flight_.at(number);
   const PathId path = chunk.path;
   const DataHeader data{static_cast<std::uint32_t>(number), chunk.slot, chunk.offset, chunk.bytes,
@@ -372,18 +368,19 @@ bool Connection::tell_group(Group& group, std::uint64_t order) {
 void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   Chunk& chunk = flight_.at(number);
   const PathId path = chunk.path;
-  Group& group = groups_[group_of(path)];
+  const std::uint32_t index = group_of(path);
+  Group& group = groups_[index];
   const bool is_timeout = cause == LossCause::kTimeout;
   trace(now, TraceKind::kLost, path, number, chunk.bytes, static_cast<std::uint64_t>(cause));
   loss_.on_lost(now, flight_, number);
   chunk.was_overdue = cause == LossCause::kRack && loss_.knows_lateness();
-  group.inflight_bytes -= chunk.bytes;
+  inflight_bytes_[index] -= chunk.bytes;
   flight_.lose(number);
   Feedback feedback;
   feedback.now = now;
   feedback.bytes = chunk.bytes;
   feedback.srtt_ns = loss_.rtt().srtt_ns();
-  feedback.inflight_bytes = group.inflight_bytes;
+  feedback.inflight_bytes = inflight_bytes_[index];
   if (policy_ && policy_.hooks().on_loss != nullptr) {
     tell_policy(policy_.hooks().on_loss, now,
                 {number, 0, chunk.bytes, path, chunk.transmissions, 0});
@@ -404,7 +401,7 @@ void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
     feedback.is_new_episode = tell_group(group, chunk.order);
     group.controller->on_loss(feedback);
   }
-  trace_window(now, group_of(path));
+  trace_window(now, index);
 }
 
 }  // namespace tutti::transport

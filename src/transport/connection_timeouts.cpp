@@ -85,13 +85,14 @@ void Connection::on_retransmit_timer(TimeNs now) {
     number = flight_.oldest();
   } while (number != Flight::kNoChunk && flight_.at(number).sent_ns + loss_delay_ns <= now);
   loss_.on_timeout();
-  for (Group& group : groups_) {
+  for (std::uint32_t i = 0; i < groups_.size(); ++i) {
+    Group& group = groups_[i];
     group.spray.on_timeout(now);
     Feedback feedback;
     feedback.now = now;
     feedback.bytes = std::exchange(group.timed_out_bytes, 0);
     feedback.srtt_ns = loss_.rtt().srtt_ns();
-    feedback.inflight_bytes = group.inflight_bytes;
+    feedback.inflight_bytes = inflight_bytes_[i];
     if (feedback.bytes > 0) {
       tell_group(group, flight_.orders());
       group.controller->on_timeout(feedback);

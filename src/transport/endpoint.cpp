@@ -195,7 +195,7 @@ bool Endpoint::poll_data(TimeNs now, Transmission* out) {
     }
     connection.poll_data(now, *out);
     data_.take(out->payload_bytes);
-    settle(now, index);
+    note_needs(now, index, connection);  // A chunk that leaves ends nothing and grants nothing.
     return true;
   }
   return false;
@@ -229,8 +229,8 @@ TimeNs Endpoint::clamp(TimeNs now) {
   return now_;
 }
 
-void Endpoint::settle(TimeNs now, std::uint32_t index) {
-  Connection& connection = *slots_[index].connection;
+[[gnu::always_inline]] inline void Endpoint::note_needs(TimeNs now, std::uint32_t index,
+                                                        Connection& connection) {
   if (connection.control_due()) {
     controls_.push(index);
   }
@@ -242,6 +242,11 @@ void Endpoint::settle(TimeNs now, std::uint32_t index) {
     set_piggyback(index, has_one);
   }
   wheel_.set(index, connection.next_deadline());
+}
+
+void Endpoint::settle(TimeNs now, std::uint32_t index) {
+  Connection& connection = *slots_[index].connection;
+  note_needs(now, index, connection);
   wheel_.set(static_cast<std::uint32_t>(slots_.size()), pacer_.next_ns());
   events_.push(index);
   if (connection.is_forgettable()) {

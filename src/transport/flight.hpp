@@ -135,4 +135,99 @@ class Flight {
   std::uint16_t lost_tail_ = kNil;
 };
 
+// What each chunk passes, here: calls from few places, which the compiler joins.
+
+inline std::uint64_t Flight::add() {
+  if (next_ - base_ == ring_.size()) [[unlikely]] {
+    grow();
+  }
+  const std::uint64_t number = next_++;
+  at(number) = Chunk{};
+  acknowledged_[(number / 64) & words_mask_] &= ~(1ULL << (number % 64));
+  return number;
+}
+
+inline void Flight::transmit(TimeNs now, std::uint64_t number, PathId path) {
+  Chunk& chunk = at(number);
+  if (chunk.state == ChunkState::kLost) {
+    unlink_lost(chunk);
+  } else if (chunk.state == ChunkState::kInFlight) {
+    leave(number);
+  }
+  const std::uint16_t here = link(number);
+  chunk.state = ChunkState::kInFlight;
+  chunk.sent_ns = now;
+  chunk.overtaken_ns = 0;
+  chunk.is_light = inflight_chunks_ < 2;
+  chunk.order = next_order_++;
+  chunk.path = path;
+  chunk.transmissions += chunk.transmissions < 255 ? 1 : 0;
+  marks(number) &= ~(1ULL << (number % 64));
+
+  chunk.next = kNil;
+  chunk.previous = tail_;
+  (tail_ == kNil ? head_ : linked(tail_).next) = here;
+  tail_ = here;
+
+  PathList& list = paths_[path];
+  chunk.path_next = kNil;
+  chunk.path_previous = list.tail;
+  (list.tail == kNil ? list.head : linked(list.tail).path_next) = here;
+  list.tail = here;
+
+  list.bytes += chunk.bytes;
+  inflight_bytes_ += chunk.bytes;
+  ++inflight_chunks_;
+}
+
+inline void Flight::leave(std::uint64_t number) {
+  Chunk& chunk = at(number);
+  (chunk.previous == kNil ? head_ : linked(chunk.previous).next) = chunk.next;
+  (chunk.next == kNil ? tail_ : linked(chunk.next).previous) = chunk.previous;
+  PathList& list = paths_[chunk.path];
+  (chunk.path_previous == kNil ? list.head : linked(chunk.path_previous).path_next) =
+      chunk.path_next;
+  (chunk.path_next == kNil ? list.tail : linked(chunk.path_next).path_previous) =
+      chunk.path_previous;
+  list.bytes -= chunk.bytes;
+  inflight_bytes_ -= chunk.bytes;
+  --inflight_chunks_;
+}
+
+inline void Flight::unlink_lost(Chunk& chunk) {
+  (chunk.previous == kNil ? lost_head_ : linked(chunk.previous).next) = chunk.next;
+  (chunk.next == kNil ? lost_tail_ : linked(chunk.next).previous) = chunk.previous;
+  lost_bytes_ -= chunk.bytes;
+}
+
+inline bool Flight::acknowledge(std::uint64_t number) {
+  Chunk& chunk = at(number);
+  if (chunk.state == ChunkState::kInFlight) {
+    leave(number);
+  } else if (chunk.state == ChunkState::kLost) {
+    unlink_lost(chunk);
+  } else {
+    return false;
+  }
+  chunk.state = ChunkState::kAcknowledged;
+  const std::uint64_t bit = 1ULL << (number % 64);
+  acknowledged_[(number / 64) & words_mask_] |= bit;
+  marks(number) &= ~bit;
+  return true;
+}
+
+inline std::uint64_t Flight::open_bits(std::uint64_t base64) const {
+  std::uint64_t bits = ~acknowledged_[(base64 / 64) & words_mask_];
+  if (base64 >= next_ || base64 + 64 <= base_) {
+    return 0;
+  }
+  if (base64 < base_) {
+    bits &= ~0ULL << (base_ - base64);
+  }
+  if (next_ - base64 < 64) {
+    bits &= (1ULL << (next_ - base64)) - 1;
+  }
+  return bits;
+}
+
 }  // namespace tutti::transport

@@ -152,24 +152,6 @@ void OutgoingTable::pass_used_adverts() {
   }
 }
 
-OutgoingTable::Piece OutgoingTable::cut(std::uint32_t index, std::uint32_t bytes) {
-  Outgoing& it = sends_[index];
-  const Bytes left = it.bytes - it.next_offset;
-  Piece piece;
-  piece.offset = it.next_offset;
-  piece.bytes = static_cast<std::uint32_t>(
-      std::min({left, Bytes{bytes}, it.stride.run_bytes(it.next_offset)}));
-  piece.is_last = piece.bytes == left;
-  it.next_offset += piece.bytes;
-  ++it.open_chunks;
-  backlog_bytes_ -= piece.bytes;
-  if (piece.is_last) {
-    remove(cutting_, index);
-    it.state = Outgoing::State::kCut;
-  }
-  return piece;
-}
-
 std::uint32_t OutgoingTable::find(std::uint64_t context) const {
   std::uint32_t found = IndexList::kNone;
   for (std::uint32_t i = 0; i < sends_.size(); ++i) {
@@ -195,15 +177,6 @@ bool OutgoingTable::cancel(std::uint32_t index) {
   it.bytes = it.next_offset;  // An empty piece with the end follows.
   it.end_flags = kFlagEnd | kFlagCancelled;
   return false;
-}
-
-bool OutgoingTable::on_acknowledged(std::uint32_t index) {
-  Outgoing& it = sends_[index];
-  if (--it.open_chunks > 0 || it.state != Outgoing::State::kCut) {
-    return false;
-  }
-  end(index);
-  return true;
 }
 
 void OutgoingTable::end(std::uint32_t index) {

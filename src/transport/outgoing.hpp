@@ -7,6 +7,7 @@
 // flight.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -137,5 +138,34 @@ class OutgoingTable {
   std::uint64_t first_match_ = 0;
   std::uint64_t next_match_ = 0;
 };
+
+// What each chunk passes, here: calls from one place, where the compiler puts them.
+
+inline OutgoingTable::Piece OutgoingTable::cut(std::uint32_t index, std::uint32_t bytes) {
+  Outgoing& it = sends_[index];
+  const Bytes left = it.bytes - it.next_offset;
+  Piece piece;
+  piece.offset = it.next_offset;
+  piece.bytes = static_cast<std::uint32_t>(
+      std::min({left, Bytes{bytes}, it.stride.run_bytes(it.next_offset)}));
+  piece.is_last = piece.bytes == left;
+  it.next_offset += piece.bytes;
+  ++it.open_chunks;
+  backlog_bytes_ -= piece.bytes;
+  if (piece.is_last) {
+    remove(cutting_, index);
+    it.state = Outgoing::State::kCut;
+  }
+  return piece;
+}
+
+inline bool OutgoingTable::on_acknowledged(std::uint32_t index) {
+  Outgoing& it = sends_[index];
+  if (--it.open_chunks > 0 || it.state != Outgoing::State::kCut) {
+    return false;
+  }
+  end(index);
+  return true;
+}
 
 }  // namespace tutti::transport

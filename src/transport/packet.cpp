@@ -12,7 +12,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "fields are copied as they lie in memory; a big-endian host needs swaps here");
 
-constexpr std::size_t kDataBytes = kCommonHeaderBytes + 24;
 constexpr std::size_t kAckBytes = kCommonHeaderBytes + 28;
 constexpr std::size_t kEchoBytes = 11;
 constexpr std::size_t kAdvertHeadBytes = kCommonHeaderBytes + 8;
@@ -25,11 +24,6 @@ static_assert(kAdvertHeadBytes + kMemoryAdvertsPerPacket * (kAdvertBytes + kMemo
               kHeaderBytesMax);
 
 constexpr Bytes kMask48 = (1ULL << 48) - 1;
-
-template <class T>
-void put(std::byte* at, T value) {
-  std::memcpy(at, &value, sizeof(value));
-}
 
 template <class T>
 T get(const std::byte* at) {
@@ -52,19 +46,6 @@ std::uint64_t get48(const std::byte* at) {
   std::uint64_t value = 0;
   std::memcpy(&value, at, 6);
   return value;
-}
-
-/// Returns where the type's own fields begin.
-std::byte* put_common(const CommonHeader& common, HeaderBytes& out) {
-  std::byte* const at = out.data();
-  put(at, static_cast<std::uint8_t>(kPacketVersion << 4 | static_cast<std::uint8_t>(common.type)));
-  put(at + 1, common.flags);
-  put(at + 2, common.path);
-  put(at + 4, common.connection);
-  put(at + kTagOffset, std::uint64_t{0});
-  put(at + 16, common.number);
-  put(at + 20, common.stamp);
-  return at + kCommonHeaderBytes;
 }
 
 /// The flags that a type may carry.
@@ -153,16 +134,6 @@ bool decode_advert(std::span<const std::byte> header, bool has_memory, AdvertHea
 }
 
 }  // namespace
-
-std::size_t encode_data(const CommonHeader& common, const DataHeader& data, HeaderBytes& out) {
-  std::byte* at = put_common(common, out);
-  put(at, data.chunk);
-  put(at + 4, data.slot);
-  put(at + 8, data.offset);
-  put(at + 16, data.payload_bytes);
-  put(at + 20, data.pull_target);
-  return kDataBytes;
-}
 
 std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderBytes& out) {
   std::byte* at = put_common(common, out);
@@ -291,7 +262,7 @@ Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_
                std::uint32_t destination_id, std::uint64_t destination_incarnation) {
   Key derived;
   for (std::uint64_t half = 0; half < 2; ++half) {
-    SipHash hash(shared);
+    SipHash<2, 4> hash(shared);
     hash.add_word(half);
     hash.add_word(source_id | std::uint64_t{destination_id} << 32);
     hash.add_word(source_incarnation);
@@ -308,7 +279,7 @@ std::uint64_t Tags::tag_of(std::span<const std::byte> header, std::span<const st
     high_ = number >> 32;
     begun_ = begin(high_);
   }
-  SipHash hash = begun_;
+  Hash hash = begun_;
   hash.add_word(get<std::uint64_t>(header.data()));
   std::span<const std::byte> last = header.subspan(kTagOffset + 8);
   if (!payload.empty()) {

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "transport/siphash.hpp"
@@ -21,6 +22,7 @@ namespace tutti::transport {
 inline constexpr std::uint8_t kPacketVersion = 2;
 inline constexpr std::size_t kCommonHeaderBytes = 24;
 inline constexpr std::size_t kTagOffset = 8;
+inline constexpr std::size_t kDataBytes = kCommonHeaderBytes + 24;
 inline constexpr std::size_t kEchoesPerPacket = 4;
 inline constexpr std::size_t kAdvertsPerPacket = 6;
 inline constexpr std::size_t kMemoryAdvertsPerPacket = 2;  ///< Of kFlagMemory.
@@ -144,8 +146,36 @@ struct Packet {
 
 using HeaderBytes = std::array<std::byte, kHeaderBytesMax>;
 
-/// Each writes a header whose tag is 0 and gives its length.
-std::size_t encode_data(const CommonHeader& common, const DataHeader& data, HeaderBytes& out);
+template <class T>
+void put(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(value));
+}
+
+/// Returns where the type's own fields begin.
+inline std::byte* put_common(const CommonHeader& common, HeaderBytes& out) {
+  std::byte* const at = out.data();
+  put(at, static_cast<std::uint8_t>(kPacketVersion << 4 | static_cast<std::uint8_t>(common.type)));
+  put(at + 1, common.flags);
+  put(at + 2, common.path);
+  put(at + 4, common.connection);
+  put(at + kTagOffset, std::uint64_t{0});
+  put(at + 16, common.number);
+  put(at + 20, common.stamp);
+  return at + kCommonHeaderBytes;
+}
+
+/// Each writes a header whose tag is 0 and gives its length. Each chunk's: here, so that no field
+/// goes by memory.
+inline std::size_t encode_data(const CommonHeader& common, const DataHeader& data,
+                               HeaderBytes& out) {
+  std::byte* const at = put_common(common, out);
+  put(at, data.chunk);
+  put(at + 4, data.slot);
+  put(at + 8, data.offset);
+  put(at + 16, data.payload_bytes);
+  put(at + 20, data.pull_target);
+  return kDataBytes;
+}
 std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderBytes& out);
 std::size_t encode_advert(const CommonHeader& common, const AdvertHeader& advert, HeaderBytes& out);
 std::size_t encode_pong(const CommonHeader& common, const PongHeader& pong, HeaderBytes& out);
@@ -175,7 +205,8 @@ bool is_path_probe(const Transmission& transmission);
 Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_incarnation,
                std::uint32_t destination_id, std::uint64_t destination_incarnation);
 
-/// The tags of one direction of a connection.
+/// The tags of one direction of a connection. They keep out what is injected, late or corrupt; who
+/// reads the network reads the payload as well.
 class Tags {
  public:
   explicit Tags(const Key& key) : key_(key), begun_(begin(0)) {}
@@ -186,8 +217,10 @@ class Tags {
                        std::uint64_t number);
 
  private:
-  SipHash begin(std::uint64_t high) const {
-    SipHash hash(key_);
+  using Hash = SipHash<2, 4>;
+
+  Hash begin(std::uint64_t high) const {
+    Hash hash(key_);
     hash.add_word(high);
     return hash;
   }
@@ -195,7 +228,7 @@ class Tags {
   Key key_;
   /// The high half of a number comes first, and 2^32 packets have the same: its part is done once.
   std::uint64_t high_ = 0;
-  SipHash begun_;
+  Hash begun_;
 };
 
 void write_tag(std::span<std::byte> header, std::uint64_t tag);

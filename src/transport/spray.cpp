@@ -78,22 +78,24 @@ PathId Spray::pick(TimeNs now, TimeNs srtt_ns, PathTable& paths, const Flight& f
   return fallback == avoid || paths.is_usable(fallback) || avoid == kNoPath ? fallback : avoid;
 }
 
-PathId Spray::propose(TimeNs now, TimeNs srtt_ns, PathTable& paths, const Flight& flight) {
+[[gnu::always_inline]] inline PathId Spray::propose(TimeNs now, TimeNs srtt_ns, PathTable& paths,
+                                                    const Flight& flight) {
+  if (mode_ == SprayMode::kMixed || mode_ == SprayMode::kReps) [[likely]] {
+    const PathId path = recycle(now);
+    if (path != kNoPath) {
+      return path;
+    }
+  }
   switch (mode_) {
     case SprayMode::kOblivious:
       return walk();
     case SprayMode::kTwoChoices:
       return better_of_two(now, srtt_ns, paths, flight);
     case SprayMode::kBitmap:
+    case SprayMode::kMixed:
       return walk_with_penalties(paths);
-    case SprayMode::kReps: {
-      const PathId path = recycle(now);
-      return path != kNoPath ? path : random_path();
-    }
-    case SprayMode::kMixed: {
-      const PathId path = recycle(now);
-      return path != kNoPath ? path : walk_with_penalties(paths);
-    }
+    case SprayMode::kReps:
+      return random_path();
   }
   return share_.first;
 }
@@ -140,7 +142,7 @@ PathId Spray::better_of_two(TimeNs now, TimeNs srtt_ns, const PathTable& paths,
              : second;
 }
 
-PathId Spray::recycle(TimeNs now) {
+[[gnu::always_inline]] inline PathId Spray::recycle(TimeNs now) {
   if (now < frozen_until_ns_ && recycled_count_ > 0) {
     const PathId path = recycled_[recycled_first_ % kRecycled];
     recycled_[(recycled_first_++ + recycled_count_) % kRecycled] = path;  // Used again and again.
@@ -160,17 +162,6 @@ PathId Spray::recycle(TimeNs now) {
   }
   --recycled_count_;
   return recycled_[recycled_first_++ % kRecycled];
-}
-
-void Spray::on_echo(PathId path, bool ecn) {
-  if (ecn) {
-    return;
-  }
-  if (recycled_count_ == kRecycled) {
-    ++recycled_first_;
-    --recycled_count_;
-  }
-  recycled_[(recycled_first_ + recycled_count_++) % kRecycled] = path;
 }
 
 void Spray::on_timeout(TimeNs now) {

@@ -38,7 +38,16 @@ class Spray {
   PathId pick(TimeNs now, TimeNs srtt_ns, PathTable& paths, const Flight& flight, PathId avoid);
 
   /// An echo of the path came.
-  void on_echo(PathId path, bool ecn);
+  void on_echo(PathId path, bool ecn) {
+    if (ecn) {
+      return;
+    }
+    if (recycled_count_ == kRecycled) {
+      ++recycled_first_;
+      --recycled_count_;
+    }
+    recycled_[(recycled_first_ + recycled_count_++) % kRecycled] = path;
+  }
   /// A timeout: explores only what has proved itself for a while (REPS section 3.3).
   void on_timeout(TimeNs now);
 

@@ -50,7 +50,7 @@ static_assert(sizeof(Layout) == kHandshakeBytes && std::is_trivially_copyable_v<
 
 std::uint64_t proof_of(const Layout& layout, const transport::Key& key) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&layout);
-  return transport::SipHash(key).finish({bytes, offsetof(Layout, proof)});
+  return transport::SipHash<2, 4>(key).finish({bytes, offsetof(Layout, proof)});
 }
 
 Status differs(const char* what, const Handshake& mine, const std::string& my_value,

@@ -31,7 +31,10 @@ std::uint64_t climb_us(std::uint64_t gap) {
 class CubicController final : public Controller {
  public:
   explicit CubicController(const ControllerOptions& options)
-      : Controller(options.bdp_bytes), options_(options), time_scale_(options.cubic_time_scale) {
+      : Controller(options.bdp_bytes),
+        options_(options),
+        time_scale_(options.cubic_time_scale),
+        window_max_(std::max(options.window_bytes_max * kOne / options.chunk_bytes, kOne)) {
     if (time_scale_ == 0) {
       constexpr std::uint64_t kRounds = 50;
       const std::uint64_t window = options.bdp_bytes * kOne / options.chunk_bytes;
@@ -147,13 +150,13 @@ class CubicController final : public Controller {
   }
 
   void publish() {
-    const std::uint64_t most = options_.window_bytes_max * kOne / options_.chunk_bytes;
-    state_.window = std::clamp(state_.window, kOne, std::max(most, kOne));
+    state_.window = std::clamp(state_.window, kOne, window_max_);
     window_bytes_ = state_.window * options_.chunk_bytes / kOne;
   }
 
   ControllerOptions options_;
   std::uint32_t time_scale_;
+  std::uint64_t window_max_;  ///< Of what the options allow.
   State state_;
   State saved_;
   bool has_saved_ = false;

@@ -55,16 +55,17 @@ bool VerbsWire::send(const Transmission& sent) {
   const std::span<const std::byte> payload(sent.payload,
                                            sent.payload == nullptr ? 0 : sent.payload_bytes);
   bool is_known = true;
-  const bool is_hosts = device_of(payload.data(), payload.size(), &is_known) < 0;
+  const bool is_hosts =
+      bounces_ == nullptr || device_of(payload.data(), payload.size(), &is_known) < 0;
   if (!is_known) {
     lose(sent);  // Of a GPU, and nobody could read it.
     return true;
   }
-  const std::size_t bytes = header.size() + payload.size();
   const bool was_connected = peer->was_settled;
-  const bool fits = bytes <= datagram_bytes_of(*peer);
-  const bool is_datagram = service_ == Service::kUd || (fits && !was_connected) ||
-                           (sent.is_control && payload.empty() && !transport::is_path_probe(sent));
+  const bool is_datagram =
+      service_ == Service::kUd ||
+      (!was_connected && header.size() + payload.size() <= datagram_bytes_of(*peer)) ||
+      (sent.is_control && payload.empty() && !transport::is_path_probe(sent));
   if (is_datagram) {
     AddressHandle* const way = peer->ways[sent.path % peer->ways.size()];
     if (post(datagrams_, *peer, header, payload, kPacket, way, sent.cookie, is_hosts)) {
@@ -195,7 +196,7 @@ bool VerbsWire::post(Queue& queue, const Peer& peer, std::span<const std::byte> 
   return true;
 }
 
-void VerbsWire::note_posted(Queue& queue) {
+inline void VerbsWire::note_posted(Queue& queue) {
   if (queue.outstanding++ == 0) {
     queue.progress_ns = options_.clock();
     queue.is_suspect = false;
@@ -220,12 +221,13 @@ bool VerbsWire::copy_to_segment(std::span<const std::byte> payload, Segment* seg
 /// A chunk whose place in the peer's memory is known: a write, and a send with its header. RC keeps
 /// their order and loses neither, so the header says that the write has come. Of UC either may be
 /// lost: the write has a completion of its own, and the header goes ahead.
-bool VerbsWire::post_write(Queue& queue, const Transmission& sent) {
+[[gnu::always_inline]] inline bool VerbsWire::post_write(Queue& queue, const Transmission& sent) {
   if (queue.outstanding >= options_.send_depth || free_slots_.size() <= kDatagramDepth) {
     return false;
   }
   const std::uint32_t index = free_slots_.back();
-  Slot slot{&queue, sent.cookie, true, -1, (slots_[index].uses + 1) & kUsesMask};
+  Slot& slot = slots_[index];  // Free until the NIC has taken it.
+  const std::uint32_t uses = (slot.uses + 1) & kUsesMask;
   const bool is_inline = sent.header_bytes <= inline_bytes_;
   const std::byte* header = sent.header.data();
   if (!is_inline) {
@@ -241,9 +243,9 @@ bool VerbsWire::post_write(Queue& queue, const Transmission& sent) {
   }
   const bool is_uc = service_ == Service::kUc;
   const std::uint32_t number = is_uc ? ++queue.writes : sent.payload_bytes;
-  SendRequest said{};
-  SendRequest written{};
-  said.id = written.id = std::uint64_t{slot.uses} << 32 | index;
+  SendRequest& said = said_;
+  SendRequest& written = written_;
+  said.id = written.id = std::uint64_t{uses} << 32 | index;
   said.segments = &of_header;
   said.segment_count = 1;
   said.opcode = kSendWithImmediate;
@@ -262,32 +264,21 @@ bool VerbsWire::post_write(Queue& queue, const Transmission& sent) {
   const bool is_posted = context_->ops.post_send(queue.qp, first, &bad) == 0;
   if (!is_posted && bad == first) {
     if (slot.bounce >= 0) {
-      free_bounces_.push_back(slot.bounce);
+      free_bounces_.push_back(std::exchange(slot.bounce, -1));
     }
     return false;
   }
   free_slots_.pop_back();
-  slots_[index] = slot;
+  slot.queue = &queue;
+  slot.cookie = sent.cookie;
+  slot.has_payload = true;
+  slot.uses = uses;
   note_posted(queue);
   ++counters_.datagrams_sent;
   if (!is_posted) {
     fail(&queue, kFlushed);  // Half of it is: the rest is flushed, and the chunk sent again.
   }
   return true;
-}
-
-/// What it held is free again; its packet is to be told as sent.
-void VerbsWire::take_back(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (slot.has_payload) {
-    sent_cookies_.push_back(slot.cookie);
-  }
-  if (slot.bounce >= 0) {
-    free_bounces_.push_back(slot.bounce);
-  }
-  --slot.queue->outstanding;
-  slot = {.uses = slot.uses};
-  free_slots_.push_back(index);
 }
 
 /// Takes in what the NIC has completed. What is to be told of it is told by complete_sends().

@@ -304,7 +304,19 @@ class VerbsWire : public Wire {
             std::uint64_t cookie = 0, bool may_be_inline = true);
   void poll_sends();
   void complete_sends(Arrivals& arrivals);
-  void take_back(std::uint32_t slot);
+  /// What it held is free again; its packet is to be told as sent.
+  void take_back(std::uint32_t index) {
+    Slot& slot = slots_[index];
+    if (slot.has_payload) {
+      sent_cookies_.push_back(slot.cookie);
+    }
+    if (slot.bounce >= 0) {
+      free_bounces_.push_back(slot.bounce);
+    }
+    --slot.queue->outstanding;
+    slot = {.uses = slot.uses};
+    free_slots_.push_back(index);
+  }
   void take_back_all(const Queue& queue);
   void note_posted(Queue& queue);
   bool post_write(Queue& queue, const transport::Transmission& sent);
@@ -357,6 +369,8 @@ class VerbsWire : public Wire {
   std::byte* copies_ = nullptr;
   std::vector<std::uint32_t> empty_buffers_;  ///< To be posted.
   std::vector<std::int32_t> free_bounces_;
+  SendRequest said_{};     ///< A chunk that is written: its header,
+  SendRequest written_{};  ///< and itself. What is not named of them stays 0.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
 

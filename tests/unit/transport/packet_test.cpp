@@ -177,30 +177,46 @@ TEST(packet, decode__refuses_what_this_version_does_not_send) {
   EXPECT_FALSE(refused(24, 255));
 }
 
-// Test vectors of the reference code (key 00..0f, input 00..n-1).
-TEST(siphash, vectors) {
-  const Key key{0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL};
-  const std::array<std::uint64_t, 16> expected = {
-      0x726fdb47dd0e0e31ULL, 0x74f839c593dc67fdULL, 0x0d6c8009d9a94f5aULL, 0x85676696d7fb7e2dULL,
-      0xcf2794e0277187b7ULL, 0x18765564cd99a68dULL, 0xcbc9466e58fee3ceULL, 0xab0200f58b01d137ULL,
-      0x93f5f5799a932462ULL, 0x9e0082df0ba9e4b0ULL, 0x7a5dbbc594ddb9f3ULL, 0xf4b32f46226bada7ULL,
-      0x751e8fbc860ee5fbULL, 0x14ea5627c0843d90ULL, 0xf723ca908e7af2eeULL, 0xa129ca6149be45e5ULL};
+/// Of inputs 00..n-1, from `size` bytes on.
+template <class Hash, std::size_t kCount>
+void expect_tags(const Key& key, const std::array<std::uint64_t, kCount>& expected,
+                 std::size_t size) {
   std::array<std::byte, 16> input{};
   for (std::size_t i = 0; i < input.size(); ++i) {
     input[i] = static_cast<std::byte>(i);
   }
-  for (std::size_t size = 0; size < expected.size(); ++size) {
-    SipHash hash(key);
-    EXPECT_EQ(expected[size], hash.finish(std::span(input).first(size))) << size;
-    SipHash pieces(key);
+  for (const std::uint64_t tag : expected) {
+    EXPECT_EQ(tag, Hash(key).finish(std::span(input).first(size))) << size;
+    Hash pieces(key);
     const std::size_t whole = size & ~std::size_t{7};
     pieces.add_words(std::span(input).first(whole));
-    EXPECT_EQ(expected[size], pieces.finish(std::span(input).subspan(whole, size - whole)));
+    EXPECT_EQ(tag, pieces.finish(std::span(input).subspan(whole, size - whole)));
     // Bytes before the last piece are no part of it.
     std::array<std::byte, 24> behind{};
     std::copy_n(input.begin(), size, behind.begin() + 8);
-    EXPECT_EQ(expected[size], SipHash(key).finish(std::span(behind).subspan(8, size)));
+    EXPECT_EQ(tag, Hash(key).finish(std::span(behind).subspan(8, size)));
+    ++size;
   }
+}
+
+// Test vectors of the reference code (key 00..0f).
+TEST(siphash, vectors_of_2_4) {
+  constexpr std::array<std::uint64_t, 16> kExpected = {
+      0x726fdb47dd0e0e31ULL, 0x74f839c593dc67fdULL, 0x0d6c8009d9a94f5aULL, 0x85676696d7fb7e2dULL,
+      0xcf2794e0277187b7ULL, 0x18765564cd99a68dULL, 0xcbc9466e58fee3ceULL, 0xab0200f58b01d137ULL,
+      0x93f5f5799a932462ULL, 0x9e0082df0ba9e4b0ULL, 0x7a5dbbc594ddb9f3ULL, 0xf4b32f46226bada7ULL,
+      0x751e8fbc860ee5fbULL, 0x14ea5627c0843d90ULL, 0xf723ca908e7af2eeULL, 0xa129ca6149be45e5ULL};
+  expect_tags<SipHash<2, 4>>({0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL}, kExpected, 0);
+}
+
+// What CPython 3.11 (siphash13) says of bytes(range(n)) with PYTHONHASHSEED=1, whose key this is.
+TEST(siphash, vectors_of_1_3) {
+  constexpr std::array<std::uint64_t, 15> kExpected = {
+      0xecd3e5afcecda4b9ULL, 0xbf360f1ea1745965ULL, 0x8d5b20ab227ba858ULL, 0x968a3280faeeb716ULL,
+      0xbbda3b5f513c3d69ULL, 0xa77f099d6ffed90eULL, 0xfd15e78052a69ddfULL, 0xc0b5739e7e28dd01ULL,
+      0x208a1a5a0cbbf778ULL, 0xb99907ab3e3e597cULL, 0x4d9ec6e9c5127521ULL, 0x9b07906e87e344adULL,
+      0x75973ed5708eb192ULL, 0x3a6b5d52e1c90862ULL, 0xfa87985f39e97a53ULL};
+  expect_tags<SipHash<1, 3>>({0xaed66ce184be2329ULL, 0xebe9bbf1f1499052ULL}, kExpected, 1);
 }
 
 TEST(packet, derive_key__differs_by_direction_connection_and_incarnation) {
