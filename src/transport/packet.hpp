@@ -217,7 +217,7 @@ class Tags {
                        std::uint64_t number);
 
  private:
-  using Hash = SipHash<2, 4>;
+  using Hash = SipHash<1, 3>;
 
   Hash begin(std::uint64_t high) const {
     Hash hash(key_);

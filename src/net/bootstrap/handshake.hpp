@@ -20,7 +20,7 @@
 
 namespace tutti::net {
 
-inline constexpr std::uint16_t kProtocolVersion = 9;  ///< Of all that follows, too.
+inline constexpr std::uint16_t kProtocolVersion = 10;  ///< Of all that follows, too.
 inline constexpr std::size_t kHandshakeBytes = 768;
 inline constexpr std::uint32_t kSubConnectionsMax = 8;  ///< Of a channel.
 inline constexpr std::size_t kTextBytes = 64;
