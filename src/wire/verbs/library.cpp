@@ -60,7 +60,24 @@ Port describe(const Functions& verbs, Context* context, const std::string& devic
   return port;
 }
 
+std::optional<std::uint64_t> read_count(const std::string& file) {
+  const std::string line = first_line(file);
+  std::uint64_t count = 0;
+  const auto parsed = std::from_chars(line.data(), line.data() + line.size(), count);
+  return parsed.ec == std::errc() && parsed.ptr == line.data() + line.size() ? std::optional(count)
+                                                                             : std::nullopt;
+}
+
 }  // namespace
+
+std::optional<MarkCounters> read_marks(const std::string& class_directory,
+                                       const std::string& device, int port) {
+  const std::string counters =
+      class_directory + "/" + device + "/ports/" + std::to_string(port) + "/hw_counters/";
+  const auto marked = read_count(counters + "np_ecn_marked_roce_packets");
+  const auto told = read_count(counters + "rp_cnp_handled");
+  return marked && told ? std::optional(MarkCounters{*marked, *told}) : std::nullopt;
+}
 
 Result<Functions> load_library(const std::string& name) {
   const auto library = DynamicLibrary::open(name);

@@ -5,6 +5,7 @@
 // which of a port's addresses (GIDs) a connection uses.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,16 @@ class PortFilter {
 /// Errors: the library says that there are none (kUnavailable).
 Result<std::vector<Port>> list_ports(const Functions& verbs,
                                      const std::string& class_directory = "/sys/class/infiniband");
+
+/// What a port's NIC has counted of congestion since the system started (RoCE v2, DCQCN).
+struct MarkCounters {
+  std::uint64_t marked = 0;  ///< Packets that came with a switch's mark (ECN).
+  std::uint64_t told = 0;    ///< Notifications (CNP) that came: of marks on what the port sent.
+};
+
+/// Nothing: the NIC's driver does not count them. Of the mlx5 driver's names.
+std::optional<MarkCounters> read_marks(const std::string& class_directory,
+                                       const std::string& device, int port);
 
 /// Null: there is none of that name, or it cannot be opened, as errno says.
 Context* open_device(const Functions& verbs, const std::string& name);

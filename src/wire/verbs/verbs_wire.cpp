@@ -127,6 +127,7 @@ Status VerbsWire::open_port() {
     return Status(ErrorCode::kUnavailable, "RDMA: there is no " + name);
   }
   port_ = *found;
+  marks_ = read_marks(options_.class_directory, port_.device, port_.number);
   if (!port_.is_active) {
     return Status(ErrorCode::kUnavailable, "RDMA: " + name + " is not active; remedy: its link");
   }
@@ -525,6 +526,15 @@ std::string VerbsWire::report() const {
   if (kept_memory_ > 0) {
     text += ", memory was given back " + std::to_string(kept_memory_) +
             " time(s) while it could still be written (" + kept_memory_why_ + ")";
+  }
+  // The NIC says of no packet whether it was marked, so no controller hears of it.
+  const auto marks =
+      marks_ ? read_marks(options_.class_directory, port_.device, port_.number) : std::nullopt;
+  if (marks && (marks->marked > marks_->marked || marks->told > marks_->told)) {
+    text += ", while it was open " + port_.device + " port " + std::to_string(port_.number) +
+            " took in " + std::to_string(marks->marked - marks_->marked) +
+            " packet(s) that switches had marked (ECN) and " +
+            std::to_string(marks->told - marks_->told) + " notification(s) of such (CNP)";
   }
   if (counters_.refused > 0) {
     text += ", " + std::to_string(counters_.refused) +

@@ -27,6 +27,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -348,6 +349,7 @@ class VerbsWire : public Wire {
   VerbsOptions options_;
   Port port_;
   GidEntry gid_;
+  std::optional<MarkCounters> marks_;  ///< When the wire was opened; of all that use the port.
   Service service_ = Service::kUc;
   std::uint64_t number_ = 0;  ///< Random: tells this wire from all others.
   std::uint32_t qkey_ = 0;

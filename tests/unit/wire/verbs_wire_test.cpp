@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -613,6 +615,37 @@ TEST_F(FakeNic, send__a_full_path_does_not_hold_up_the_others_for_ever) {
   EXPECT_EQ(2U, talk.at_b.received.size());
   EXPECT_EQ(1U, talk.pair.a->counters().refused);
   EXPECT_EQ(", 1 packet(s) were dropped before the NIC took them", talk.pair.a->report());
+}
+
+// What mlx5's driver counts, of the port and since the system started.
+TEST(verbs_wire, report__says_what_switches_marked_while_it_was_open) {
+  if (!real_devices().empty()) {
+    GTEST_SKIP() << "the counters are files that the test writes";
+  }
+  VerbsOptions options = options_of(0, "uc");
+  std::string directory = ::testing::TempDir() + "marks-XXXXXX";
+  ASSERT_NE(nullptr, mkdtemp(directory.data()));
+  const std::string port = directory + "/" + options.device + "/ports/1/";
+  const auto write = [&](const std::string& file, const std::string& text) {
+    const std::filesystem::path path = port + file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text << '\n';
+  };
+  write("gid_attrs/types/0", "RoCE v2");
+  options.class_directory = directory;
+  EXPECT_EQ("", open(options)->report());  // No such counters.
+  write("hw_counters/np_ecn_marked_roce_packets", "100");
+  write("hw_counters/rp_cnp_handled", "7");
+  const auto wire = open(options);
+  EXPECT_EQ("", wire->report());
+  write("hw_counters/np_ecn_marked_roce_packets", "130");
+  EXPECT_EQ(", while it was open " + options.device +
+                " port 1 took in 30 packet(s) that switches had marked (ECN) and 0 notification(s) "
+                "of such (CNP)",
+            wire->report());
+  write("hw_counters/rp_cnp_handled", "seven");
+  EXPECT_EQ("", wire->report());
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace
