@@ -114,7 +114,9 @@ void Engine::sleep() {
       asleep_ = Sleep::kAwake;
       return;
     }
-    until_ns = std::min({endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
+    // Armed first: it may find what changes the deadlines.
+    const TimeNs armed_ns = wire_->arm(now);
+    until_ns = std::min({armed_ns, endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
     if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }

@@ -193,6 +193,9 @@ class Wire {
 
   /// To sleep on: readable when receive() has something to do. -1: none, the wire is polled.
   virtual int file_descriptor() const = 0;
+  /// Before a sleep on it. Until when that may last though the descriptor tells of nothing: kNever,
+  /// or `now` if something has come meanwhile.
+  virtual transport::TimeNs arm(transport::TimeNs /*now*/) { return transport::kNever; }
   virtual const WireCounters& counters() const = 0;
   /// One line for people: interface, offloads, what was not available and why.
   virtual std::string description() const = 0;

@@ -57,9 +57,16 @@ struct FakeContext : verbs::Context {
   std::deque<verbs::AsyncEvent> events;
 };
 
+/// Each event of a completion queue's is one of its descriptor's, an eventfd.
+struct FakeChannel : verbs::CompletionChannel {
+  std::deque<verbs::Cq*> told;
+};
+
 struct FakeCq : verbs::Cq {
   std::deque<verbs::Completion> done;
   int users = 0;
+  bool is_armed = false;
+  unsigned events = 0;  ///< Told and not acknowledged.
 };
 
 struct FakeSrq : verbs::Srq {
@@ -173,9 +180,15 @@ std::vector<std::byte> gather(const std::vector<verbs::Segment>& segments) {
 }
 
 void add(verbs::Cq* cq, const verbs::Completion& it) {
-  auto& done = static_cast<FakeCq*>(cq)->done;
-  require(static_cast<int>(done.size()) < cq->entries, "a completion queue overflows");
-  done.push_back(it);
+  auto& fake = static_cast<FakeCq&>(*cq);
+  require(static_cast<int>(fake.done.size()) < cq->entries, "a completion queue overflows");
+  fake.done.push_back(it);
+  if (fake.is_armed) {
+    fake.is_armed = false;
+    auto& channel = static_cast<FakeChannel&>(*cq->channel);
+    channel.told.push_back(cq);
+    eventfd_write(channel.descriptor, 1);
+  }
 }
 
 void complete(FakeQp& qp, const Send& send, int status) {
@@ -379,6 +392,13 @@ void turn() {
   }
 }
 
+int request_notification(verbs::Cq* cq, int solicited_only) {
+  const std::lock_guard lock(mutex);
+  require(cq->channel != nullptr && solicited_only == 0, "a queue without a channel is to tell");
+  static_cast<FakeCq*>(cq)->is_armed = true;
+  return 0;
+}
+
 int poll_cq(verbs::Cq* cq, int count, verbs::Completion* completions) {
   const std::lock_guard lock(mutex);
   if (control.fails_device) {
@@ -566,6 +586,7 @@ verbs::Context* ibv_open_device(verbs::Device* device) {
   context->device = device;
   context->async_descriptor = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
   context->ops.poll_cq = poll_cq;
+  context->ops.request_notification = request_notification;
   context->ops.post_send = post_send;
   context->ops.post_srq_receive = post_srq_receive;
   context->ops.alloc_mw = alloc_mw;
@@ -677,16 +698,50 @@ int ibv_dereg_mr(verbs::Mr* mr) {
   return control.keeps_memory ? EBUSY : 0;
 }
 
+// The fake NIC works when somebody polls: engines that all sleep would wait for ever.
+verbs::CompletionChannel* ibv_create_comp_channel(verbs::Context* context) {
+  if (!control.has_events) {
+    return refuse<verbs::CompletionChannel>(EOPNOTSUPP);
+  }
+  auto* const channel = new FakeChannel{};
+  channel->context = context;
+  channel->descriptor = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  return channel;
+}
+int ibv_destroy_comp_channel(verbs::CompletionChannel* channel) {
+  close(channel->descriptor);
+  delete static_cast<FakeChannel*>(channel);
+  return 0;
+}
+int ibv_get_cq_event(verbs::CompletionChannel* channel, verbs::Cq** cq, void** /*context*/) {
+  eventfd_t one = 0;
+  if (eventfd_read(channel->descriptor, &one) != 0) {
+    return -1;
+  }
+  const std::lock_guard lock(mutex);
+  auto& told = static_cast<FakeChannel*>(channel)->told;
+  *cq = told.front();
+  told.pop_front();
+  ++static_cast<FakeCq*>(*cq)->events;
+  return 0;
+}
+void ibv_ack_cq_events(verbs::Cq* cq, unsigned count) {
+  const std::lock_guard lock(mutex);
+  static_cast<FakeCq*>(cq)->events -= count;
+}
+
 verbs::Cq* ibv_create_cq(verbs::Context* context, int entries, void* /*cq_context*/,
-                         verbs::CompletionChannel* /*channel*/, int /*vector*/) {
+                         verbs::CompletionChannel* channel, int /*vector*/) {
   auto* const cq = new FakeCq{};
   cq->context = context;
+  cq->channel = channel;
   cq->entries = entries;
   return cq;
 }
 int ibv_destroy_cq(verbs::Cq* cq) {
   const std::lock_guard lock(mutex);
   require(static_cast<FakeCq*>(cq)->users == 0, "a completion queue was destroyed while in use");
+  require(static_cast<FakeCq*>(cq)->events == 0, "its events were not acknowledged");
   delete static_cast<FakeCq*>(cq);
   return 0;
 }

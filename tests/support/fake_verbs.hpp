@@ -22,6 +22,7 @@ struct FakeVerbsControl {
   double fail = 0;       ///< Chance of a send of RC and UC to break its queue pair.
   bool has_uc = true;
   int uc_error = EOPNOTSUPP;  ///< Of create_qp without UC.
+  bool has_events = false;    ///< Completion channels: for one who polls both ends.
   bool has_windows = true;    ///< Memory windows of type 1.
   int inline_bytes_max = 256;
   int qps_max = 1 << 20;        ///< Of all devices; create_qp fails then.

@@ -81,6 +81,7 @@ class FaultWire : public Wire {
   transport::TimeNs next_deadline() const override;
 
   int file_descriptor() const override { return below_->file_descriptor(); }
+  transport::TimeNs arm(transport::TimeNs now) override { return below_->arm(now); }
   const WireCounters& counters() const override { return below_->counters(); }
   std::string description() const override;
   /// Who tests with faults sees whether there were any.

@@ -278,6 +278,14 @@ transport::TimeNs RailsWire::next_deadline() const {
   return first;
 }
 
+transport::TimeNs RailsWire::arm(transport::TimeNs now) {
+  transport::TimeNs first = transport::kNever;
+  for (const auto& rail : rails_) {
+    first = std::min(first, rail->arm(now));
+  }
+  return first;
+}
+
 void RailsWire::handle_timeout(transport::TimeNs now) {
   for (const auto& rail : rails_) {
     rail->handle_timeout(now);

@@ -65,6 +65,7 @@ class RailsWire : public Wire {
   transport::TimeNs next_deadline() const override;
 
   int file_descriptor() const override { return all_; }
+  transport::TimeNs arm(transport::TimeNs now) override;
   const WireCounters& counters() const override;
   std::string description() const override;
 

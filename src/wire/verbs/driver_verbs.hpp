@@ -380,8 +380,12 @@ struct Context {  // ibv_context
   X(ack_async_event, ibv_ack_async_event, void, (AsyncEvent * event))                             \
   X(status_text, ibv_wc_status_str, const char*, (int status))
 
-/// Functions that a library may lack (before rdma-core 34).
+/// Functions that a library may lack: reg_dmabuf_mr before rdma-core 34, the others if it is none.
 #define TUTTI_VERBS_OPTIONAL_FUNCTIONS(X)                                                     \
+  X(create_channel, ibv_create_comp_channel, CompletionChannel*, (Context * context))         \
+  X(destroy_channel, ibv_destroy_comp_channel, int, (CompletionChannel * channel))            \
+  X(cq_event, ibv_get_cq_event, int, (CompletionChannel * channel, Cq * *cq, void** context)) \
+  X(ack_cq_events, ibv_ack_cq_events, void, (Cq * cq, unsigned count))                        \
   X(reg_dmabuf_mr, ibv_reg_dmabuf_mr, Mr*,                                                    \
     (Pd * pd, std::uint64_t offset, std::size_t bytes, std::uint64_t address, int descriptor, \
      int access))

@@ -344,6 +344,47 @@ void VerbsWire::complete_sends(Arrivals& arrivals) {
   told_.clear();
 }
 
+/// The next of what has been received; none is left of those before.
+void VerbsWire::poll_receives() {
+  next_completion_ = 0;
+  if (!drained_.empty()) {
+    received_count_ = std::min(drained_.size(), received_.size());
+    std::copy_n(drained_.begin(), received_count_, received_.begin());
+    drained_.erase(drained_.begin(),
+                   drained_.begin() + static_cast<std::ptrdiff_t>(received_count_));
+    return;
+  }
+  const int count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, received_.data());
+  received_count_ = static_cast<std::size_t>(std::max(count, 0));
+}
+
+/// A completion queue tells once, of what comes after it was asked to: what came before is taken.
+TimeNs VerbsWire::arm(TimeNs now) {
+  if (channel_ == nullptr) {
+    return transport::kNever;
+  }
+  Cq* told = nullptr;
+  void* context = nullptr;
+  while (verbs_.cq_event(channel_, &told, &context) == 0) {
+    verbs_.ack_cq_events(told, 1);
+  }
+  take_async_events();
+  bool is_armed = true;
+  for (Cq* const cq : {send_cq_, receive_cq_}) {
+    is_armed = context_->ops.request_notification(cq, 0) == 0 && is_armed;
+  }
+  poll_sends();
+  if (next_completion_ == received_count_) {
+    poll_receives();
+  }
+  if (next_completion_ < received_count_ || !sent_cookies_.empty()) {
+    return now;
+  }
+  const bool has_untold = !is_armed || retired_ > 0 || datagrams_failed_ ||
+                          !empty_buffers_.empty() || (bounces_ != nullptr && bounces_->held() > 0);
+  return has_untold ? now + kUntoldNs : transport::kNever;
+}
+
 std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
   if (announce_due_ns_ != transport::kNever || retired_ > 0) {
     handle_timeout(options_.clock());
@@ -356,16 +397,7 @@ std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
       continue;
     }
     if (next_completion_ == received_count_) {
-      if (!drained_.empty()) {
-        received_count_ = std::min(drained_.size(), received_.size());
-        std::copy_n(drained_.begin(), received_count_, received_.begin());
-        drained_.erase(drained_.begin(),
-                       drained_.begin() + static_cast<std::ptrdiff_t>(received_count_));
-      } else {
-        const int count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, received_.data());
-        received_count_ = static_cast<std::size_t>(std::max(count, 0));
-      }
-      next_completion_ = 0;
+      poll_receives();
       if (received_count_ == 0) {
         break;
       }

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <bit>
@@ -66,6 +67,7 @@ Result<std::unique_ptr<VerbsWire>> VerbsWire::open(const Functions& verbs,
   TUTTI_RETURN_IF_ERROR(system_random(&wire->qkey_, sizeof wire->qkey_));
   wire->qkey_ &= 0x7fff'ffff;  // Those with the high bit are for privileged programs.
   TUTTI_RETURN_IF_ERROR(wire->open_port());
+  TUTTI_RETURN_IF_ERROR(wire->open_channel());
   TUTTI_RETURN_IF_ERROR(wire->choose_service());
   TUTTI_RETURN_IF_ERROR(wire->open_memory());
   TUTTI_RETURN_IF_ERROR(wire->open_queues());
@@ -103,6 +105,10 @@ VerbsWire::~VerbsWire() {
     if (cq != nullptr) {
       verbs_.destroy_cq(cq);
     }
+  }
+  if (channel_ != nullptr) {
+    sleeper_.reset();
+    verbs_.destroy_channel(channel_);
   }
   if (arena_mr_ != nullptr) {
     verbs_.dereg_mr(arena_mr_);
@@ -144,6 +150,25 @@ Status VerbsWire::open_port() {
   return {};
 }
 
+/// What engines sleep on. A library that has no such channels is polled.
+Status VerbsWire::open_channel() {
+  channel_ = verbs_.create_channel == nullptr ? nullptr : verbs_.create_channel(context_);
+  if (channel_ == nullptr) {
+    return {};
+  }
+  fcntl(channel_->descriptor, F_SETFL, fcntl(channel_->descriptor, F_GETFL) | O_NONBLOCK);
+  sleeper_.reset(epoll_create1(EPOLL_CLOEXEC));
+  for (const int descriptor : {channel_->descriptor, context_->async_descriptor}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (sleeper_.get() < 0 ||
+        (descriptor >= 0 && epoll_ctl(sleeper_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)) {
+      return failed("no descriptor to sleep on for " + options_.device);
+    }
+  }
+  return {};
+}
+
 Status VerbsWire::choose_service() {
   pd_ = verbs_.alloc_pd(context_);
   if (pd_ == nullptr) {
@@ -153,8 +178,8 @@ Status VerbsWire::choose_service() {
   // A written chunk that fails has two completions.
   send_cq_ = verbs_.create_cq(
       context_, static_cast<int>(2 * kSendSlots + Windows::kRequestsMax + kFlushesMax), nullptr,
-      nullptr, 0);
-  receive_cq_ = verbs_.create_cq(context_, receives, nullptr, nullptr, 0);
+      channel_, 0);
+  receive_cq_ = verbs_.create_cq(context_, receives, nullptr, channel_, 0);
   if (send_cq_ == nullptr || receive_cq_ == nullptr) {
     return failed("no completion queues of " + options_.device);
   }

@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "wire/device_copies.hpp"
 #include "wire/verbs/announcement.hpp"
 #include "wire/verbs/bounces.hpp"
@@ -116,7 +117,8 @@ class VerbsWire : public Wire {
   transport::TimeNs next_deadline() const override {
     return std::min(announce_due_ns_, look_due_ns_);
   }
-  int file_descriptor() const override { return -1; }
+  int file_descriptor() const override { return sleeper_.get(); }
+  transport::TimeNs arm(transport::TimeNs now) override;
   const WireCounters& counters() const override { return counters_; }
   std::string description() const override;
   std::string report() const override;
@@ -150,6 +152,8 @@ class VerbsWire : public Wire {
   static constexpr transport::TimeNs kStuckNsMax = 2'000'000'000;
   static constexpr transport::TimeNs kLookNs = 100'000'000;  ///< Between looks for such.
   static constexpr transport::TimeNs kAsyncNs = 10'000'000;  ///< Same, for what NICs tell.
+  /// Same, for what no completion tells of: copies by GPUs, queue pairs that are to go.
+  static constexpr transport::TimeNs kUntoldNs = 50'000;
 
   /// A queue pair and what is in its send queue. Stays until the NIC has completed all of it.
   /// What a packet touches comes first: of many queue pairs each is cold.
@@ -227,6 +231,7 @@ class VerbsWire : public Wire {
 
   VerbsWire(const Functions& verbs, VerbsOptions options);
   Status open_port();
+  Status open_channel();
   Status choose_service();
   Status open_memory();
   Status open_queues();
@@ -304,6 +309,7 @@ class VerbsWire : public Wire {
             std::span<const std::byte> payload, Kind kind, AddressHandle* way,
             std::uint64_t cookie = 0, bool may_be_inline = true);
   void poll_sends();
+  void poll_receives();
   void complete_sends(Arrivals& arrivals);
   /// What it held is free again; its packet is to be told as sent.
   void take_back(std::uint32_t index) {
@@ -355,6 +361,8 @@ class VerbsWire : public Wire {
   std::uint32_t qkey_ = 0;
   Context* context_ = nullptr;
   Pd* pd_ = nullptr;
+  CompletionChannel* channel_ = nullptr;  ///< Null: the NIC wakes nobody, engines look.
+  Descriptor sleeper_;                    ///< Readable with completions or news of the NIC's.
   Cq* send_cq_ = nullptr;
   Cq* receive_cq_ = nullptr;
   Srq* srq_ = nullptr;

@@ -6,6 +6,7 @@
 #include "wire/verbs/verbs_wire.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -618,10 +619,7 @@ TEST_F(FakeNic, send__a_full_path_does_not_hold_up_the_others_for_ever) {
 }
 
 // What mlx5's driver counts, of the port and since the system started.
-TEST(verbs_wire, report__says_what_switches_marked_while_it_was_open) {
-  if (!real_devices().empty()) {
-    GTEST_SKIP() << "the counters are files that the test writes";
-  }
+TEST_F(FakeNic, report__says_what_switches_marked_while_it_was_open) {
   VerbsOptions options = options_of(0, "uc");
   std::string directory = ::testing::TempDir() + "marks-XXXXXX";
   ASSERT_NE(nullptr, mkdtemp(directory.data()));
@@ -646,6 +644,27 @@ TEST(verbs_wire, report__says_what_switches_marked_while_it_was_open) {
   write("hw_counters/rp_cnp_handled", "seven");
   EXPECT_EQ("", wire->report());
   std::filesystem::remove_all(directory);
+}
+
+// In the virtual machine the contract of wires sleeps on real events.
+TEST_F(FakeNic, arm__wakes_with_what_comes_later_and_tells_what_has_come) {
+  control().has_events = true;
+  Conversation talk([] { return pair_of("uc"); });
+  Wire& b = *talk.pair.b;
+  pollfd waiting{b.file_descriptor(), POLLIN, 0};
+  const auto is_quiet = [&] { return b.arm(7) == transport::kNever && poll(&waiting, 1, 0) == 0; };
+  EXPECT_TRUE(talk.wait([&] { return talk.pair.a->reach(talk.b_named_by_a).is_known; }));
+  EXPECT_TRUE(talk.wait(is_quiet));
+  const TestPacket first(1, talk.b_named_by_a, Conversation::kHeaderBytes, 1000);
+  talk.send(*talk.pair.a, first);
+  for (int i = 0; i < 1000 && poll(&waiting, 1, 0) == 0; ++i) {
+    talk.pair.a->receive(talk.at_a, 1);
+  }
+  EXPECT_EQ(1, poll(&waiting, 1, 0));
+  EXPECT_EQ(7U, b.arm(7));  // It is taken, and waits for receive().
+  EXPECT_EQ(0, poll(&waiting, 1, 0));
+  EXPECT_TRUE(talk.wait([&] { return talk.at_b.received.count(1) != 0; }));
+  EXPECT_TRUE(talk.wait(is_quiet));
 }
 
 }  // namespace
