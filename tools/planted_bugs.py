@@ -53,7 +53,7 @@ class Finding:
 
 BUGS = [
     Bug("loss", "a lost chunk stays in its group's sum", "connection_send.cpp",
-        "  group.inflight_bytes -= chunk.bytes;\n  flight_.lose(number);",
+        "  inflight_bytes_[index] -= chunk.bytes;\n  flight_.lose(number);",
         "  flight_.lose(number);"),
     Bug("loss", "the bitmap is read one chunk too far", "connection_receive.cpp",
         "flight_.open_bits(base64) & ack.sack_bitmap)",
@@ -64,8 +64,8 @@ BUGS = [
         "static_cast<std::uint32_t>(cumulative_);",
         "static_cast<std::uint32_t>(cumulative_ + (highest_ > cumulative_ ? 1 : 0));"),
     Bug("window", "only what is in the air counts, not what is added", "connection.hpp",
-        "inflight + bytes <= group.controller->window_bytes()",
-        "inflight <= 4 * group.controller->window_bytes()"),
+        "inflight + bytes <= groups_[group].controller->window_bytes()",
+        "inflight <= 4 * groups_[group].controller->window_bytes()"),
     Bug("credit", "each grant adds a unit", "credit.cpp",
         "(granted - pulled_units_) * kCreditUnitBytes",
         "(granted + 1 - pulled_units_) * kCreditUnitBytes"),
@@ -86,7 +86,7 @@ BUGS = [
     Bug("reassembly", "a slot is reused while its advert may be repeated", "incoming.cpp",
         "while (first_ != next_ && first_ < known_ && slot(first_).request == kNoRequest) {",
         "while (first_ != next_ && slot(first_).request == kNoRequest) {"),
-    Bug("reassembly", "a send ends before all of it is cut", "outgoing.cpp",
+    Bug("reassembly", "a send ends before all of it is cut", "outgoing.hpp",
         "if (--it.open_chunks > 0 || it.state != Outgoing::State::kCut) {",
         "if (--it.open_chunks > 0) {"),
     Bug("reassembly", "an advert that has not come is taken", "outgoing.cpp",
