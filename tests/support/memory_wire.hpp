@@ -5,8 +5,11 @@
 // order, takes no time. Each end is used by one thread at a time. The shortest answer to what a
 // wire has to do. Where its capabilities say so it is like a NIC that is polled: it completes sends
 // late, some rounds of receive() after the packet has arrived, and aborts if a payload was touched
-// before, or memory was deregistered of which payloads are under way.
+// before, or memory was deregistered of which payloads are under way. With events it tells of what
+// arrives, as a NIC does: once, after it was armed.
 #pragma once
+
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,9 +19,11 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/descriptors.hpp"
 #include "wire/wire.hpp"
 
 namespace tutti::wire::testing {
@@ -29,8 +34,10 @@ class MemoryWire;
 class MemoryNetwork {
  public:
   explicit MemoryNetwork(transport::WireCapabilities capabilities = default_capabilities(),
-                         std::size_t queue_packets_max = 64)
-      : capabilities_(capabilities), queue_packets_max_(queue_packets_max) {}
+                         std::size_t queue_packets_max = 64, bool has_events = false)
+      : capabilities_(capabilities),
+        queue_packets_max_(queue_packets_max),
+        has_events_(has_events) {}
 
   static transport::WireCapabilities default_capabilities() {
     transport::WireCapabilities capabilities;
@@ -50,10 +57,17 @@ class MemoryNetwork {
     std::uint8_t rail = 0;
   };
 
+  struct Queue {
+    std::deque<Packet> packets;
+    Descriptor event;  ///< An eventfd.
+    bool is_armed = false;
+  };
+
   transport::WireCapabilities capabilities_;
   std::size_t queue_packets_max_;
-  std::mutex mutex_;                                    ///< Of all below.
-  std::map<std::uint32_t, std::deque<Packet>> queues_;  ///< By the end that they are for.
+  bool has_events_;
+  std::mutex mutex_;                       ///< Of all below.
+  std::map<std::uint32_t, Queue> queues_;  ///< By the end that they are for.
   std::uint32_t ends_ = 0;
 };
 
@@ -62,7 +76,11 @@ class MemoryWire : public Wire {
   explicit MemoryWire(MemoryNetwork* network) : network_(network) {
     const std::lock_guard lock(network_->mutex_);
     number_ = ++network_->ends_;
-    network_->queues_[number_];
+    MemoryNetwork::Queue& queue = network_->queues_[number_];
+    if (network_->has_events_) {
+      queue.event.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    }
+    event_ = queue.event.get();
   }
   ~MemoryWire() override {
     const std::lock_guard lock(network_->mutex_);
@@ -118,7 +136,7 @@ class MemoryWire : public Wire {
     const auto queue =
         peer == peers_.end() ? network_->queues_.end() : network_->queues_.find(peer->second);
     const bool is_lost = queue == network_->queues_.end();
-    if (!is_lost && queue->second.size() >= network_->queue_packets_max_) {
+    if (!is_lost && queue->second.packets.size() >= network_->queue_packets_max_) {
       return false;
     }
     take(transmission);
@@ -135,7 +153,10 @@ class MemoryWire : public Wire {
     }
     packet.payload_bytes = transmission.payload_bytes;
     packet.rail = transmission.rail;
-    queue->second.push_back(std::move(packet));
+    queue->second.packets.push_back(std::move(packet));
+    if (std::exchange(queue->second.is_armed, false)) {
+      eventfd_write(queue->second.event.get(), 1);
+    }
     ++counters_.datagrams_sent;
     return true;
   }
@@ -160,13 +181,26 @@ class MemoryWire : public Wire {
     return count;
   }
 
-  int file_descriptor() const override { return -1; }
+  int file_descriptor() const override { return event_; }
+  transport::TimeNs arm(transport::TimeNs now) override {
+    eventfd_t told = 0;
+    eventfd_read(event_, &told);
+    const std::lock_guard lock(network_->mutex_);
+    MemoryNetwork::Queue& queue = network_->queues_[number_];
+    if (!queue.packets.empty()) {
+      return now;
+    }
+    queue.is_armed = network_->has_events_;
+    // Sends complete by calls of receive() alone.
+    return unsent_.empty() ? transport::kNever : now + kLookNs;
+  }
   const WireCounters& counters() const override { return counters_; }
   std::string description() const override { return "memory of this process"; }
 
  private:
   static constexpr std::string_view kMagic = "memory";
   static constexpr std::uint8_t kAddressBytes = kMagic.size() + sizeof(std::uint32_t);
+  static constexpr transport::TimeNs kLookNs = 50'000;
   static constexpr std::uint64_t kLateRounds = 500;  ///< Of receive(), until a send completes.
 
   struct Unsent {
@@ -208,7 +242,7 @@ class MemoryWire : public Wire {
 
   bool take(MemoryNetwork::Packet* packet) {
     const std::lock_guard lock(network_->mutex_);
-    std::deque<MemoryNetwork::Packet>& queue = network_->queues_[number_];
+    std::deque<MemoryNetwork::Packet>& queue = network_->queues_[number_].packets;
     if (queue.empty()) {
       return false;
     }
@@ -230,6 +264,7 @@ class MemoryWire : public Wire {
 
   MemoryNetwork* network_;
   std::uint32_t number_;
+  int event_ = -1;
   std::uint64_t peers_named_ = 0;
   std::map<std::uint64_t, std::uint32_t> peers_;
   std::vector<std::span<std::byte>> registered_;

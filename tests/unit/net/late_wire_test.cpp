@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Channels over a wire like a NIC's: it reads payloads after it has taken them, reaches registered
-// memory, and has no descriptor to sleep on. The wire aborts if a payload is touched too early.
+// memory, and has no descriptor to sleep on, or one that tells once. The wire aborts if a payload
+// is touched too early.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -27,8 +28,8 @@ namespace {
 using wire::testing::MemoryNetwork;
 using wire::testing::MemoryWire;
 
-/// Whether the engines' threads spin, and the NICs of each engine.
-class LateWireTest : public testing::TestWithParam<std::tuple<bool, std::size_t>> {
+/// Whether the engines' threads spin, the NICs of each engine, and whether these have events.
+class LateWireTest : public testing::TestWithParam<std::tuple<bool, std::size_t, bool>> {
  protected:
   struct End {
     std::vector<MemoryWire*> wires;  ///< The engine's.
@@ -42,7 +43,8 @@ class LateWireTest : public testing::TestWithParam<std::tuple<bool, std::size_t>
     capabilities.rails = 1;
     capabilities.sends_complete_late = true;
     for (std::size_t i = 0; i < rails; ++i) {
-      networks_.push_back(std::make_unique<MemoryNetwork>(capabilities));
+      networks_.push_back(std::make_unique<MemoryNetwork>(capabilities, /*queue_packets_max=*/64,
+                                                          /*has_events=*/std::get<2>(GetParam())));
     }
     for (End* const end : {&sender_, &receiver_}) {
       EngineOptions options;
@@ -177,7 +179,8 @@ TEST_P(LateWireTest, close__with_open_sends_waits_for_the_wire) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Net, LateWireTest,
-                         testing::Combine(testing::Bool(), testing::Values(1U, 2U)));
+                         testing::Combine(testing::Bool(), testing::Values(1U, 2U),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace tutti::net
