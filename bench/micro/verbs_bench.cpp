@@ -3,7 +3,7 @@
 //
 // What an engine costs over the verbs wire: the transport and the wire of one host that sends, and
 // of the hosts that receive, over a NIC that completes at once and moves no payload. Per chunk, ns
-// of CPU of the sender (chunks out, acknowledgements and completions in) and of the receivers. What
+// of the sender (chunks out, acknowledgements and completions in) and of the receivers. What
 // a NIC does by itself is done between their turns; its calls, which stand for a driver's, are in
 // both. The sender has a core, and the receivers and what NICs do another: else those would clear
 // the sender's cache. Memory: of the sender's queue pairs, as the process grows by them.

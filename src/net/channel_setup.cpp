@@ -36,9 +36,6 @@ constexpr TimeNs kRtoNsMin = 20'000'000;
 constexpr TimeNs kTailProbeNsMin = 5'000'000;
 /// An acknowledgement costs a system call at both ends, as much as a chunk of small size.
 constexpr std::uint32_t kChunksPerAck = 4;
-/// Where a chunk is a packet (RDMA's UD, AF_XDP), the few of a short message keep their order: they
-/// gain nothing from several paths, and the slowest of these would be theirs.
-constexpr Bytes kSinglePathBytes = 8 << 10;
 constexpr TimeNs kAckDelayNs = 20'000;
 /// Where a chunk takes long, acknowledgements wait for another one: each is some 3 % of the link.
 /// Elsewhere they must not, for they end the sends.
@@ -455,7 +452,6 @@ void set_windows_and_timers(transport::ConnectionOptions& connection,
       transport::kChunksMax, 8 * (connection.window_bytes_max / connection.wire.chunk_bytes + 1)));
   connection.window_groups =
       std::gcd(connection.wire.paths, std::max(kWindowGroups / sub_connections, 1U));
-  connection.single_path_bytes = kSinglePathBytes;
   connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
   connection.loss.rto_ns_min = kRtoNsMin;
   connection.loss.tail_probe_ns_min = kTailProbeNsMin;

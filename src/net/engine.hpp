@@ -274,12 +274,12 @@ class Engine : private wire::Arrivals {
   void finish_waiting(SubConnection& sub, Request* request, transport::Outcome outcome);
   void answer(SubConnection& sub, Request* request, transport::Outcome outcome, Bytes bytes);
   void end(SubConnection& sub, transport::Outcome outcome);
-  void look_after_peers(transport::TimeNs now);
+  bool look_after_peers(transport::TimeNs now);
   void apply_dead_peers(transport::TimeNs now);
   void take_what_is_left();
   static bool is_close_needless(const SubConnection& sub);
   void break_off(SubConnection& sub);
-  void forget_old(transport::TimeNs now);
+  bool forget_old(transport::TimeNs now);
   template <class IsDropped>
   void drop_blocked(IsDropped is_dropped);
   static bool points_into(std::span<const std::byte> buffer, const std::byte* payload);

@@ -110,7 +110,8 @@ void Engine::apply_dead_peers(TimeNs now) {
   }
 }
 
-void Engine::look_after_peers(TimeNs now) {
+/// Whether there was news: of it more may have to leave.
+bool Engine::look_after_peers(TimeNs now) {
   epoll_event events[16];
   const int count = epoll_wait(controls_, events, 16, 0);
   for (int i = 0; i < count; ++i) {
@@ -144,12 +145,15 @@ void Engine::look_after_peers(TimeNs now) {
       tell_of_peer(sub);
     }
   }
-  forget_old(now);
+  return forget_old(now) || count > 0;
 }
 
-void Engine::forget_old(TimeNs now) {
+/// Whether one has ended, or is to.
+bool Engine::forget_old(TimeNs now) {
+  bool did = false;
   for (std::size_t i = 0; i < subs_.size();) {
     SubConnection& sub = *subs_[i];
+    did = did || std::min({sub.break_off_ns, sub.close_ns, sub.forget_ns}) <= now;
     if (sub.break_off_ns <= now) {
       sub.break_off_ns = kNever;
       if (!sub.has_ended()) {
@@ -185,6 +189,7 @@ void Engine::forget_old(TimeNs now) {
     subs_[i] = std::move(subs_.back());
     subs_.pop_back();
   }
+  return did;
 }
 
 }  // namespace tutti::net

@@ -110,13 +110,17 @@ void Engine::sleep() {
   asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
   if (!naps) {
     const std::lock_guard lock(mutex_);
-    if (has_more_) {  // A caller came just before and saw this thread awake.
+    // A caller came just before and saw this thread awake; or what is held back may go on.
+    if (has_more_ || opens_windows_ || !held_.empty()) {
       asleep_ = Sleep::kAwake;
       return;
     }
     // Armed first: it may find what changes the deadlines.
     const TimeNs armed_ns = wire_->arm(now);
-    until_ns = std::min({armed_ns, endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
+    until_ns = std::min({endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
+    if (armed_ns <= now || subs_in_use_.load() > 0) {
+      until_ns = std::min(until_ns, armed_ns);
+    }
     if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }
@@ -181,7 +185,7 @@ bool Engine::work() {
   if (now - looked_ns_ > kLookNs || has_news_of_peers_) {
     looked_ns_ = now;
     has_news_of_peers_ = false;
-    look_after_peers(now);
+    did |= look_after_peers(now);
   }
   watch(now, did);
   return did;

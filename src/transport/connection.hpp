@@ -180,15 +180,15 @@ class Connection {
     return paths_.alive() == paths_.count() || has_usable_path(group);
   }
   bool has_usable_path(std::uint32_t group) const;
-  std::uint64_t next_number(TimeNs now);
-  PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
-  std::uint64_t take_number(TimeNs now, PathId& avoid);
-  void fill_data(TimeNs now, std::uint64_t number, std::uint8_t flags, std::uint32_t pull_target,
-                 Transmission& out);
+  inline std::uint64_t next_number(TimeNs now);
+  inline PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
+  inline std::uint64_t take_number(TimeNs now, PathId& avoid);
+  inline void fill_data(TimeNs now, std::uint64_t number, std::uint8_t flags,
+                        std::uint32_t pull_target, Transmission& out);
   void seal(Transmission& out, std::span<const std::byte> payload);
   CommonHeader common(TimeNs now, PacketType type, std::uint8_t flags, PathId path);
   bool is_lazy() const { return options_.acknowledgement.lazy_ns != 0; }
-  bool asks_for_ack(std::uint32_t group, const Chunk& chunk, bool is_again);
+  inline bool asks_for_ack(std::uint32_t group, const Chunk& chunk, bool is_again);
   void lose(TimeNs now, std::uint64_t number, LossCause cause);
   /// The group's controller hears of the loss of a transmission; true: a new overload to it.
   bool tell_group(Group& group, std::uint64_t order);
@@ -218,16 +218,16 @@ class Connection {
   // connection_receive.cpp
   void on_data(TimeNs now, const Packet& packet, const Arrival& arrival);
   void on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number, TimeNs waited_ns);
-  void on_echo(TimeNs now, const Echo& echo, std::uint64_t number, std::uint64_t packet_number,
-               TimeNs waited_ns);
+  inline void on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                      std::uint64_t packet_number, TimeNs waited_ns);
   void on_trimmed_echo(TimeNs now, const Echo& echo, std::uint64_t number, Feedback feedback);
-  void on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t number,
-                         std::uint64_t packet_number, const RttSample& rtt, bool is_latest,
-                         Feedback feedback);
+  inline void on_delivered_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                                std::uint64_t packet_number, const RttSample& rtt, bool is_latest,
+                                Feedback feedback);
   void on_duplicate_echo(TimeNs now, std::uint64_t number, std::uint32_t stamp);
   void on_partial(TimeNs now, const Packet& packet, std::uint64_t number, const Arrival& arrival);
   void tell_of_end(const CommonHeader& header);
-  void acknowledge(std::uint64_t number);
+  inline void acknowledge(std::uint64_t number);
   void tell_policy(void (*hook)(void*, const tutti_transport_view*, const tutti_transport_chunk*),
                    TimeNs now, const tutti_transport_chunk& chunk);
   void acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_t bits) {
@@ -288,13 +288,11 @@ class Connection {
   std::uint32_t paths_per_group_;
   std::uint32_t group_turn_ = 0;  ///< Which of equal groups comes first.
   struct Found {
-    TimeNs now = 0;
     std::uint32_t group = kNoGroup;
     std::uint32_t bytes = 0;
     PathId avoid = 0;
   };
-  /// By the last can_send: who asks whether something may leave asks again when it leaves, as a
-  /// rule at the same time, and nothing has happened since.
+  /// By the last can_send, and nothing has happened since: time takes no leave away.
   Found found_;
   Random random_;
   Flight flight_;

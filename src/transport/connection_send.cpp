@@ -161,7 +161,7 @@ bool Connection::can_send(TimeNs now) {
   const std::uint32_t group = find_group(now, bytes, avoid, true);
   if (group != kNoGroup) {
     const bool stays = groups_.size() <= kFewGroups && !policy_;
-    found_ = {now, stays ? group : kNoGroup, bytes, avoid};
+    found_ = {stays ? group : kNoGroup, bytes, avoid};
     return true;
   }
   timers_.set(Timer::kPace, next_pace_ns(now, bytes));
@@ -240,8 +240,8 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     ++counters_.retransmissions;
   }
   // Without room go a tail probe and what a policy lets go.
-  const bool is_found = found_.group != kNoGroup && found_.now == now &&
-                        found_.bytes == chunk.bytes && found_.avoid == avoid;
+  const bool is_found =
+      found_.group != kNoGroup && found_.bytes == chunk.bytes && found_.avoid == avoid;
   std::uint32_t asked = is_found ? found_.group : find_group(now, chunk.bytes, avoid, true);
   asked = asked != kNoGroup ? asked : find_group(now, chunk.bytes, avoid, false);
   asked = asked != kNoGroup ? asked : 0;

@@ -115,7 +115,7 @@ class Endpoint {
   TimeNs clamp(TimeNs now);
   /// After anything that may have changed what the connection needs.
   void settle(TimeNs now, std::uint32_t index);
-  void note_needs(TimeNs now, std::uint32_t index, Connection& connection);
+  inline void note_needs(TimeNs now, std::uint32_t index, Connection& connection);
   void set_piggyback(std::uint32_t index, bool is_pending);
   void grant(TimeNs now);
   std::uint32_t free_slot();

@@ -9,6 +9,9 @@
 namespace tutti::transport {
 namespace {
 
+using detail::put;
+using detail::put_common;
+
 static_assert(std::endian::native == std::endian::little,
               "fields are copied as they lie in memory; a big-endian host needs swaps here");
 

@@ -146,6 +146,8 @@ struct Packet {
 
 using HeaderBytes = std::array<std::byte, kHeaderBytesMax>;
 
+namespace detail {
+
 template <class T>
 void put(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(value));
@@ -164,16 +166,18 @@ inline std::byte* put_common(const CommonHeader& common, HeaderBytes& out) {
   return at + kCommonHeaderBytes;
 }
 
+}  // namespace detail
+
 /// Each writes a header whose tag is 0 and gives its length. Each chunk's: here, so that no field
 /// goes by memory.
 inline std::size_t encode_data(const CommonHeader& common, const DataHeader& data,
                                HeaderBytes& out) {
-  std::byte* const at = put_common(common, out);
-  put(at, data.chunk);
-  put(at + 4, data.slot);
-  put(at + 8, data.offset);
-  put(at + 16, data.payload_bytes);
-  put(at + 20, data.pull_target);
+  std::byte* const at = detail::put_common(common, out);
+  detail::put(at, data.chunk);
+  detail::put(at + 4, data.slot);
+  detail::put(at + 8, data.offset);
+  detail::put(at + 16, data.payload_bytes);
+  detail::put(at + 20, data.pull_target);
   return kDataBytes;
 }
 std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderBytes& out);

@@ -56,13 +56,13 @@ class Spray {
   static constexpr TimeNs kFreezeNs = 10'000'000;
   static constexpr std::uint8_t kExplorations = 16;  ///< Random paths after a freeze.
 
-  PathId propose(TimeNs now, TimeNs srtt_ns, PathTable& paths, const Flight& flight);
+  inline PathId propose(TimeNs now, TimeNs srtt_ns, PathTable& paths, const Flight& flight);
   PathId walk();
   PathId walk_with_penalties(PathTable& paths);
   PathId better_of_two(TimeNs now, TimeNs srtt_ns, const PathTable& paths, const Flight& flight);
   TimeNs score(TimeNs now, TimeNs srtt_ns, const PathTable& paths, const Flight& flight,
                PathId path) const;
-  PathId recycle(TimeNs now);
+  inline PathId recycle(TimeNs now);
   PathId random_path() { return static_cast<PathId>(share_.first + random_.below(share_.count)); }
 
   // What each chunk looks at, 32 bytes: connection.hpp has them in one line of the cache with more.

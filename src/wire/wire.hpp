@@ -191,10 +191,11 @@ class Wire {
   /// When it must be called again though nothing came (delayed or partial packets, probes); kNever.
   virtual transport::TimeNs next_deadline() const { return transport::kNever; }
 
-  /// To sleep on: readable when receive() has something to do. -1: none, the wire is polled.
+  /// To sleep on: readable when receive() has something to do, of some wires once after each arm().
+  /// -1: none, the wire is polled.
   virtual int file_descriptor() const = 0;
-  /// Before a sleep on it. Until when that may last though the descriptor tells of nothing: kNever,
-  /// or `now` if something has come meanwhile.
+  /// Before a sleep on it, by the one thread that sleeps. When receive() must be called though the
+  /// descriptor tells of nothing; `now`: at once, something has come; kNever.
   virtual transport::TimeNs arm(transport::TimeNs /*now*/) { return transport::kNever; }
   virtual const WireCounters& counters() const = 0;
   /// One line for people: interface, offloads, what was not available and why.

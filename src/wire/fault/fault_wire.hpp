@@ -81,7 +81,10 @@ class FaultWire : public Wire {
   transport::TimeNs next_deadline() const override;
 
   int file_descriptor() const override { return below_->file_descriptor(); }
-  transport::TimeNs arm(transport::TimeNs now) override { return below_->arm(now); }
+  transport::TimeNs arm(transport::TimeNs now) override {
+    const transport::TimeNs below_ns = below_->arm(now);
+    return read_cookies_.empty() ? below_ns : now;
+  }
   const WireCounters& counters() const override { return below_->counters(); }
   std::string description() const override;
   /// Who tests with faults sees whether there were any.

@@ -279,7 +279,7 @@ transport::TimeNs RailsWire::next_deadline() const {
 }
 
 transport::TimeNs RailsWire::arm(transport::TimeNs now) {
-  transport::TimeNs first = transport::kNever;
+  transport::TimeNs first = lost_cookies_.empty() ? transport::kNever : now;
   for (const auto& rail : rails_) {
     first = std::min(first, rail->arm(now));
   }
@@ -356,6 +356,14 @@ std::string RailsWire::description() const {
   }
   for (std::size_t i = 0; i < rails_.size(); ++i) {
     text += (i == 0 ? "" : "; ") + std::to_string(i) + ": " + rails_[i]->description();
+  }
+  return text;
+}
+
+std::string RailsWire::report() const {
+  std::string text;
+  for (const auto& rail : rails_) {
+    text += rail->report();
   }
   return text;
 }

@@ -68,6 +68,7 @@ class RailsWire : public Wire {
   transport::TimeNs arm(transport::TimeNs now) override;
   const WireCounters& counters() const override;
   std::string description() const override;
+  std::string report() const override;
 
  private:
   struct Peer {

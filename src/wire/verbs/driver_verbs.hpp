@@ -380,7 +380,8 @@ struct Context {  // ibv_context
   X(ack_async_event, ibv_ack_async_event, void, (AsyncEvent * event))                             \
   X(status_text, ibv_wc_status_str, const char*, (int status))
 
-/// Functions that a library may lack: reg_dmabuf_mr before rdma-core 34, the others if it is none.
+/// Functions that a library may lack: reg_dmabuf_mr came with rdma-core 34; without those of
+/// channels the wire is polled.
 #define TUTTI_VERBS_OPTIONAL_FUNCTIONS(X)                                                     \
   X(create_channel, ibv_create_comp_channel, CompletionChannel*, (Context * context))         \
   X(destroy_channel, ibv_destroy_comp_channel, int, (CompletionChannel * channel))            \

@@ -282,9 +282,9 @@ void VerbsWire::look_after_queues(TimeNs now) {
     verbs_.destroy_ah(old_ways_.front().second);
     old_ways_.erase(old_ways_.begin());
   }
-  look_due_ns_ = retired_ > 0                     ? now + kRetireNs
-                 : has_more || !old_ways_.empty() ? now + kLookNs
-                                                  : transport::kNever;
+  look_due_ns_ = retired_ > 0                                           ? now + kRetireNs
+                 : has_more || !old_ways_.empty() || has_own_requests() ? now + kLookNs
+                                                                        : transport::kNever;
 }
 
 /// What has no completion: a write that a NIC has refused, over UC; a NIC that has failed.
@@ -334,6 +334,11 @@ bool VerbsWire::is_stuck(Progress& progress, std::uint64_t outstanding, std::uin
     return false;
   }
   return now - progress.since_ns >= kStuckNsMax && std::exchange(progress.is_suspect, true);
+}
+
+bool VerbsWire::has_own_requests() const {
+  return datagrams_.outstanding > 0 || flushes_ > flushed_ ||
+         (windows_ != nullptr && windows_->requests() > 0);
 }
 
 /// A NIC that stops completing must not hold up those who wait for windows, flushes and datagrams.

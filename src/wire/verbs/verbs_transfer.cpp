@@ -281,12 +281,15 @@ bool VerbsWire::copy_to_segment(std::span<const std::byte> payload, Segment* seg
   return true;
 }
 
-/// Takes in what the NIC has completed. What is to be told of it is told by complete_sends().
-void VerbsWire::poll_sends() {
+/// Takes in what the NIC has completed; whether there was anything. What is to be told of it is
+/// told by complete_sends().
+bool VerbsWire::poll_sends() {
   std::array<Completion, kCompletionsPerPoll> done;
+  bool did = false;
   int count = 0;
   do {
     count = context_->ops.poll_cq(send_cq_, kCompletionsPerPoll, done.data());
+    did = did || count > 0;
     for (int i = 0; i < count; ++i) {
       const Completion& it = done[static_cast<std::size_t>(i)];
       if ((it.id & Windows::kCompletion) != 0) {
@@ -332,6 +335,7 @@ void VerbsWire::poll_sends() {
       note_failed_windows("its send queue takes no request");
     }
   }
+  return did;
 }
 
 void VerbsWire::complete_sends(Arrivals& arrivals) {
@@ -363,24 +367,20 @@ TimeNs VerbsWire::arm(TimeNs now) {
   if (channel_ == nullptr) {
     return transport::kNever;
   }
-  Cq* told = nullptr;
-  void* context = nullptr;
-  while (verbs_.cq_event(channel_, &told, &context) == 0) {
-    verbs_.ack_cq_events(told, 1);
-  }
+  take_cq_events();
   take_async_events();
   bool is_armed = true;
   for (Cq* const cq : {send_cq_, receive_cq_}) {
     is_armed = context_->ops.request_notification(cq, 0) == 0 && is_armed;
   }
-  poll_sends();
+  const bool has_sent = poll_sends();
   if (next_completion_ == received_count_) {
     poll_receives();
   }
-  if (next_completion_ < received_count_ || !sent_cookies_.empty()) {
+  if (has_sent || next_completion_ < received_count_ || !sent_cookies_.empty()) {
     return now;
   }
-  const bool has_untold = !is_armed || retired_ > 0 || datagrams_failed_ ||
+  const bool has_untold = is_deaf_ || !is_armed || retired_ > 0 || datagrams_failed_ ||
                           !empty_buffers_.empty() || (bounces_ != nullptr && bounces_->held() > 0);
   return has_untold ? now + kUntoldNs : transport::kNever;
 }

@@ -67,7 +67,7 @@ Result<std::unique_ptr<VerbsWire>> VerbsWire::open(const Functions& verbs,
   TUTTI_RETURN_IF_ERROR(system_random(&wire->qkey_, sizeof wire->qkey_));
   wire->qkey_ &= 0x7fff'ffff;  // Those with the high bit are for privileged programs.
   TUTTI_RETURN_IF_ERROR(wire->open_port());
-  TUTTI_RETURN_IF_ERROR(wire->open_channel());
+  wire->open_channel();
   TUTTI_RETURN_IF_ERROR(wire->choose_service());
   TUTTI_RETURN_IF_ERROR(wire->open_memory());
   TUTTI_RETURN_IF_ERROR(wire->open_queues());
@@ -150,23 +150,55 @@ Status VerbsWire::open_port() {
   return {};
 }
 
-/// What engines sleep on. A library that has no such channels is polled.
-Status VerbsWire::open_channel() {
-  channel_ = verbs_.create_channel == nullptr ? nullptr : verbs_.create_channel(context_);
-  if (channel_ == nullptr) {
-    return {};
+/// What engines sleep on. Without it they look at the wire now and then.
+void VerbsWire::open_channel() {
+  if (verbs_.create_channel == nullptr || verbs_.destroy_channel == nullptr ||
+      verbs_.cq_event == nullptr || verbs_.ack_cq_events == nullptr) {
+    return;
   }
-  fcntl(channel_->descriptor, F_SETFL, fcntl(channel_->descriptor, F_GETFL) | O_NONBLOCK);
-  sleeper_.reset(epoll_create1(EPOLL_CLOEXEC));
-  for (const int descriptor : {channel_->descriptor, context_->async_descriptor}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    if (sleeper_.get() < 0 ||
-        (descriptor >= 0 && epoll_ctl(sleeper_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)) {
-      return failed("no descriptor to sleep on for " + options_.device);
+  errno = 0;
+  channel_ = verbs_.create_channel(context_);
+  if (channel_ == nullptr && errno == EOPNOTSUPP) {
+    return;  // The NIC has no interrupts.
+  }
+  sleeper_.reset(channel_ == nullptr ? -1 : epoll_create1(EPOLL_CLOEXEC));
+  if (sleeper_.get() >= 0 && listen_to(channel_->descriptor) &&
+      listen_to(context_->async_descriptor)) {
+    return;
+  }
+  const std::string why = std::strerror(errno);
+  sleeper_.reset();
+  if (channel_ != nullptr) {
+    verbs_.destroy_channel(channel_);
+    channel_ = nullptr;
+  }
+  fall_back("no events of completions on " + options_.device + ", idle engines look every 50 us (" +
+                why + ")",
+            "raise `ulimit -n`");
+}
+
+bool VerbsWire::listen_to(int descriptor) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  return descriptor < 0 ||
+         (fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) == 0 &&
+          epoll_ctl(sleeper_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0);
+}
+
+/// A NIC whose driver has gone leaves its descriptors readable for ever, with nothing to read.
+void VerbsWire::take_cq_events() {
+  Cq* told = nullptr;
+  void* context = nullptr;
+  errno = 0;
+  while (verbs_.cq_event(channel_, &told, &context) == 0) {
+    verbs_.ack_cq_events(told, 1);
+  }
+  if (errno == EIO && !is_deaf_) {
+    is_deaf_ = true;
+    for (const int descriptor : {channel_->descriptor, context_->async_descriptor}) {
+      epoll_ctl(sleeper_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
     }
   }
-  return {};
 }
 
 Status VerbsWire::choose_service() {
@@ -175,11 +207,14 @@ Status VerbsWire::choose_service() {
     return failed("no protection domain of " + options_.device);
   }
   const int receives = static_cast<int>(options_.receive_buffers);
+  // Else the engines of all processes would be woken by interrupts of one core.
+  const int vector =
+      static_cast<int>(number_ % static_cast<std::uint64_t>(std::max(context_->vectors, 1)));
   // A written chunk that fails has two completions.
   send_cq_ = verbs_.create_cq(
       context_, static_cast<int>(2 * kSendSlots + Windows::kRequestsMax + kFlushesMax), nullptr,
-      channel_, 0);
-  receive_cq_ = verbs_.create_cq(context_, receives, nullptr, channel_, 0);
+      channel_, vector);
+  receive_cq_ = verbs_.create_cq(context_, receives, nullptr, channel_, vector);
   if (send_cq_ == nullptr || receive_cq_ == nullptr) {
     return failed("no completion queues of " + options_.device);
   }
@@ -552,10 +587,11 @@ std::string VerbsWire::report() const {
     text += ", memory was given back " + std::to_string(kept_memory_) +
             " time(s) while it could still be written (" + kept_memory_why_ + ")";
   }
-  // The NIC says of no packet whether it was marked, so no controller hears of it.
+  // Of UC and RC the NIC says of no packet whether it was marked: no controller hears of it.
   const auto marks =
       marks_ ? read_marks(options_.class_directory, port_.device, port_.number) : std::nullopt;
-  if (marks && (marks->marked > marks_->marked || marks->told > marks_->told)) {
+  if (marks && marks->marked >= marks_->marked && marks->told >= marks_->told &&
+      (marks->marked > marks_->marked || marks->told > marks_->told)) {
     text += ", while it was open " + port_.device + " port " + std::to_string(port_.number) +
             " took in " + std::to_string(marks->marked - marks_->marked) +
             " packet(s) that switches had marked (ECN) and " +

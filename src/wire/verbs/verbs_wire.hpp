@@ -231,7 +231,9 @@ class VerbsWire : public Wire {
 
   VerbsWire(const Functions& verbs, VerbsOptions options);
   Status open_port();
-  Status open_channel();
+  void open_channel();
+  bool listen_to(int descriptor);
+  void take_cq_events();
   Status choose_service();
   Status open_memory();
   Status open_queues();
@@ -277,6 +279,7 @@ class VerbsWire : public Wire {
   static bool is_stuck(Progress& progress, std::uint64_t outstanding, std::uint64_t completed,
                        transport::TimeNs now);
   void look_after_own_queues(transport::TimeNs now);
+  bool has_own_requests() const;
   void abandon_datagrams();
   void abandon_windows(const std::string& why);
   void abandon_flushes(const std::string& why);
@@ -308,7 +311,7 @@ class VerbsWire : public Wire {
   bool post(Queue& queue, const Peer& peer, std::span<const std::byte> header,
             std::span<const std::byte> payload, Kind kind, AddressHandle* way,
             std::uint64_t cookie = 0, bool may_be_inline = true);
-  void poll_sends();
+  bool poll_sends();
   void poll_receives();
   void complete_sends(Arrivals& arrivals);
   /// What it held is free again; its packet is to be told as sent.
@@ -325,8 +328,8 @@ class VerbsWire : public Wire {
     free_slots_.push_back(index);
   }
   void take_back_all(const Queue& queue);
-  void note_posted(Queue& queue);
-  bool post_write(Queue& queue, const transport::Transmission& sent);
+  inline void note_posted(Queue& queue);
+  inline bool post_write(Queue& queue, const transport::Transmission& sent);
   /// Where the NIC reads the payload. False: there is no room to copy it to.
   bool fill_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot) {
     const Mr* const mr = memory_->find(payload.data(), payload.size());
@@ -363,6 +366,7 @@ class VerbsWire : public Wire {
   Pd* pd_ = nullptr;
   CompletionChannel* channel_ = nullptr;  ///< Null: the NIC wakes nobody, engines look.
   Descriptor sleeper_;                    ///< Readable with completions or news of the NIC's.
+  bool is_deaf_ = false;                  ///< Its driver has gone: nothing is told any more.
   Cq* send_cq_ = nullptr;
   Cq* receive_cq_ = nullptr;
   Srq* srq_ = nullptr;
