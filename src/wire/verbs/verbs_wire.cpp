@@ -48,6 +48,10 @@ Status failed(const std::string& what, int error = errno) {
                     (error == ENOMEM ? "; remedy: a higher ulimit -l" : ""));
 }
 
+bool never_block(int descriptor) {
+  return fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) == 0;
+}
+
 }  // namespace
 
 const char* to_string(Service service) { return kServiceNames[static_cast<int>(service)]; }
@@ -144,8 +148,7 @@ Status VerbsWire::open_port() {
     return failed(options_.device + " cannot be opened");
   }
   if (context_->async_descriptor >= 0) {
-    fcntl(context_->async_descriptor, F_SETFL,
-          fcntl(context_->async_descriptor, F_GETFL) | O_NONBLOCK);
+    (void)never_block(context_->async_descriptor);
   }
   return {};
 }
@@ -162,7 +165,7 @@ void VerbsWire::open_channel() {
     return;  // The NIC has no interrupts.
   }
   sleeper_.reset(channel_ == nullptr ? -1 : epoll_create1(EPOLL_CLOEXEC));
-  if (sleeper_.get() >= 0 && listen_to(channel_->descriptor) &&
+  if (sleeper_.get() >= 0 && never_block(channel_->descriptor) && listen_to(channel_->descriptor) &&
       listen_to(context_->async_descriptor)) {
     return;
   }
@@ -180,9 +183,7 @@ void VerbsWire::open_channel() {
 bool VerbsWire::listen_to(int descriptor) {
   epoll_event event{};
   event.events = EPOLLIN;
-  return descriptor < 0 ||
-         (fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) == 0 &&
-          epoll_ctl(sleeper_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0);
+  return descriptor < 0 || epoll_ctl(sleeper_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
 /// A NIC whose driver has gone leaves its descriptors readable for ever, with nothing to read.
