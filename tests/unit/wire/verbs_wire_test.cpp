@@ -667,5 +667,28 @@ TEST_F(FakeNic, arm__wakes_with_what_comes_later_and_tells_what_has_come) {
   EXPECT_TRUE(talk.wait(is_quiet));
 }
 
+// What arm() takes in no event tells of: who waits for the window must look again.
+TEST_F(FakeNic, arm__tells_that_a_window_has_opened) {
+  control().has_events = true;
+  Conversation talk([] { return pair_of("uc"); });
+  Wire& b = *talk.pair.b;
+  EXPECT_TRUE(talk.wait([&] { return talk.pair.a->reach(talk.b_named_by_a).is_known; }));
+  EXPECT_TRUE(talk.wait([&] { return b.arm(7) == transport::kNever; }));
+  std::vector<std::byte> memory(1 << 16);
+  ASSERT_TRUE(b.register_memory(memory).ok());
+  const std::uint64_t window = b.open_window(memory);
+  ASSERT_NE(0U, window);
+  transport::TimeNs armed_ns = 0;
+  transport::RemoteMemory remote;
+  for (int i = 0; i < 1000 && !b.has_opened(window, &remote); ++i) {
+    armed_ns = b.arm(7);
+  }
+  EXPECT_NE(0U, remote.key);
+  EXPECT_EQ(7U, armed_ns);
+  b.close_window(window);
+  EXPECT_TRUE(talk.wait([&] { return b.has_closed(window); }));
+  b.deregister_memory(memory);
+}
+
 }  // namespace
 }  // namespace tutti::wire::verbs
