@@ -297,7 +297,10 @@ TUTTI_API char* tutti_config_problems_json(void);
  *  "mpi": true, "mpi_name": "mpich" | "openmpi" | "", "oversubscribed": false,
  *  "net": true (whether the ranks reach each other over our transport),
  *  "order": "blocking" | "stream" | "captured"}
- * Uses the effective tuning table of this process's environment.
+ * Uses the effective tuning table of this process's environment. Of the answer "plan" and
+ * "parameters" carry the call (null: nothing does), "rule" decided (null: none, native); "refused",
+ * "passed_over" (optional rules) and "plans" say why not; "fallback": something was refused, or the
+ * call goes through the host ("through": "host").
  */
 TUTTI_API char* tutti_explain_json(const char* query);
 

@@ -37,11 +37,15 @@ inline const std::vector<Knob>& knobs() {
     std::vector<Knob> all = {
         {"TUTTI_ENABLE", &Config::enable, "", "", "0: every call uses native MPI.", "0.1", ""},
         {"TUTTI_STRICT", &Config::strict, "", "",
-         "1: a fall-back is an error: a plan that cannot carry a call, or a network device that "
-         "lacks a feature its settings ask for.",
+         "1: a fall-back is an error: a plan that cannot carry a call, ranks without the preload, "
+         "an "
+         "MPI library that is not served, gloo or NCCL in place of a PyTorch group's plan, or a "
+         "network device that lacks a feature its settings ask for.",
          "0.1", ""},
         {"TUTTI_LOG_LEVEL", &Config::log_level, "", "error|warn|info|debug",
-         "Minimum severity to log.", "0.1", ""},
+         "Minimum severity to log, of all parts; debug says what info does. The network plugin's "
+         "lines are NCCL's: NCCL_DEBUG=INFO.",
+         "0.1", ""},
         {"TUTTI_LOG_FILE", &Config::log_file, "", "",
          "Log file; %h is the host, %p the process. Unset: standard error.", "0.1", ""},
         {"TUTTI_DEVICE", &Config::device, "", "auto|cuda|hip|host|none",
@@ -149,8 +153,8 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_NET_OFFLOAD", &Config::net_offload, "", "",
          "0: no segmentation offload (UDP_SEGMENT, UDP_GRO).", "0.1", ""},
         {"TUTTI_NET_TIMESTAMPS", &Config::net_timestamps, "", "auto|on|off",
-         "Receive timestamps of the kernel, so that host delay does not count as congestion. auto: "
-         "on for controllers that use delay (nscc, swift, timely, a policy).",
+         "Receive timestamps of the kernel or the NIC, so that host delay does not count as "
+         "congestion. auto: on for controllers that use delay (nscc, swift, timely, a policy).",
          "0.1", ""},
         {"TUTTI_NET_AUTHENTICATE", &Config::net_authenticate, "", "",
          "0: packets carry no authentication tag. Equal on all hosts.", "0.1", ""},

@@ -321,6 +321,8 @@ class Communicator {
   Status agree_on(const Status& unread, const std::vector<ExchangedFacts>& ranks);
   bool may_share_memory() const;
   void announce() const;
+  /// Why all calls stay with the MPI library.
+  void announce_inert() const;
   Status agree_configuration(const Status& unread, const std::vector<ExchangedFacts>& ranks);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
@@ -363,6 +365,7 @@ class Communicator {
   CommContext context_;
   runners::MpiLibrary* mpi_;  ///< Null without MPI.
   bool inert_ = false;
+  bool is_disabled_ = false;  ///< By a rank's settings.
   bool asserted_host_ = false;
   bool has_devices_ = false;     ///< Every rank has a GPU library.
   bool has_any_device_ = false;  ///< Some rank has.

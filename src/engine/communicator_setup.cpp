@@ -182,6 +182,9 @@ Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedF
   if (inert_) {
     is_complete_ = true;
     give_back_host_memory();
+    if (context_.is_speaker() && context_.me.ranks > 1 && log_enabled(LogLevel::kInfo)) {
+      announce_inert();
+    }
     return {};
   }
   if (mpi_ != nullptr) {
@@ -217,6 +220,19 @@ void Communicator::announce() const {
                            ", device " + context_.process.device_report().taken +
                            (asserted_ ? std::string(", memory asserted: ") + to_string(*asserted_)
                                       : std::string(", memory agreed per call class")));
+}
+
+void Communicator::announce_inert() const {
+  const auto& facts = context_.facts;
+  const std::string why =
+      is_disabled_ ? "TUTTI_ENABLE=0 on some rank"
+      : facts.nodes > 1
+          ? "no rule has another plan for host memory on " + std::to_string(facts.nodes) +
+                " nodes; remedy: a plan by hand (tutti run --plan allgather=rings) or a tuning file"
+      : facts.oversubscribed ? "more ranks than cores"
+                             : "no rule has another plan for host memory here (tutti explain)";
+  log(LogLevel::kInfo,
+      "communicator: " + std::to_string(context_.me.ranks) + " ranks, native: " + why);
 }
 
 /// Whether some rule may give a call on host memory to the memory that the ranks share.
@@ -459,6 +475,7 @@ Status Communicator::agree_configuration(const Status& unread,
       return Status(ErrorCode::kInvalidConfig,
                     "TUTTI_ENABLE=0 on some rank, and there is no MPI to go to");
     }
+    is_disabled_ = true;
     inert_ = true;
     return {};
   }
