@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,16 @@ def head(schema: str) -> dict[str, Any]:
     }
 
 
-def micro_options(description: str, program: str, chunks: int) -> argparse.Namespace:
-    """The command line of a benchmark that runs a program of bench/micro several times."""
+def micro_options(
+    description: str,
+    program: str,
+    chunks: int,
+    add: Callable[[argparse.ArgumentParser], object] = lambda _: None,
+) -> argparse.Namespace:
+    """The command line of a benchmark that runs a program of bench/micro several times.
+
+    `add` gives it more options.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--program", type=Path, default=ROOT / "build/dev/bench/micro" / program,
@@ -64,6 +72,7 @@ def micro_options(description: str, program: str, chunks: int) -> argparse.Names
         "--repeats", type=int, default=5, help="runs of the program (default %(default)s)"
     )
     parser.add_argument("-o", "--output", type=Path, help="results file to write")
+    add(parser)
     options = parser.parse_args()
     if not options.program.is_file():
         parser.error(f"{options.program} is not there; remedy: make build, or --program")

@@ -8,7 +8,7 @@
 // both. The sender has a core, and the receivers and what NICs do another: else those would clear
 // the sender's cache. Memory: of the sender's queue pairs, as the process grows by them.
 //
-//   verbs_bench [chunks in 1000 [variant]]
+//   verbs_bench [chunks in 1000 [variant [first core]]]
 //
 // Callgrind counts the instructions of one side: --toggle-collect='*sender_turn*' with one variant,
 // and '*NicOf*Sender*' for those of the NIC's calls among them.
@@ -331,6 +331,7 @@ struct Variant {
   std::uint32_t peers;
   Bytes window_bytes_min;
   const char* controller = "nscc";
+  std::uint32_t sub_connections = 1;  ///< Of the connections; this engine has one of each.
 };
 
 TimeNs now = 1'000'000;
@@ -401,7 +402,10 @@ std::uint64_t wall_ns() {
          static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// This thread keeps to the n-th core of those that the process may use, if there are so many.
+int first_core = 0;
+
+/// This thread keeps to the n-th core from the first on that the process may use, if there are so
+/// many.
 void keep_to_core(int n) {
   static const cpu_set_t allowed = [] {
     cpu_set_t it;
@@ -409,6 +413,7 @@ void keep_to_core(int n) {
     sched_getaffinity(0, sizeof it, &it);
     return it;
   }();
+  n += first_core;
   if (CPU_COUNT(&allowed) <= n) {
     return;
   }
@@ -538,7 +543,7 @@ Cost run(const Variant& variant, std::uint64_t chunks) {
     options.controller = variant.controller;
     options.wire.base_rtt_ns = 31'000;  // As the plugin takes it where the network is fast.
     options.receives = false;
-    tutti::net::set_windows_and_timers(options, 1);
+    tutti::net::set_windows_and_timers(options, variant.sub_connections);
     sender.connections.push_back(*sender.endpoint.connect(now, options));
     std::swap(options.local_id, options.remote_id);
     std::swap(options.sends, options.receives);
@@ -622,6 +627,7 @@ Cost run(const Variant& variant, std::uint64_t chunks) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  first_core = argc > 3 ? std::atoi(argv[3]) : 0;
   keep_to_core(0);
   const std::uint64_t chunks = 1000 * (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 400);
   const Variant variants[] = {
@@ -629,6 +635,7 @@ int main(int argc, char** argv) {
       {"UC, written", "uc", 32, 1, 65536},
       {"UC, written, 256 paths", "uc", 256, 1, 65536},
       {"UC, written, cubic", "uc", 32, 1, 65536, "cubic"},
+      {"UC, written, cubic, half", "uc", 16, 1, 65536, "cubic", 2},
       {"UC, copied", "uc", 32, 1, 0},
       {"UD, copied", "ud", 32, 1, 0},
       {"UC, written, 16 peers", "uc", 256, 16, 65536},
