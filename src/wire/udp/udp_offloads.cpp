@@ -172,7 +172,7 @@ std::string UdpWire::try_timestamps() {
   if (!self.ok()) {
     return self.status().message();
   }
-  clock_.look(ReceptionClock::read());
+  clock_.look(ReceptionClock::read_realtime());
   std::string wrong;
   for (int i = 0; i < kStampTries; ++i) {
     Transmission sent;
@@ -180,7 +180,7 @@ std::string UdpWire::try_timestamps() {
     sent.header_bytes = kDataHeaderBytes;
     sent.peer = *self;
     Probe probe({sent.header.data(), sent.header_bytes}, {});
-    const ReceptionClock::Reading before = ReceptionClock::read();
+    const ReceptionClock::Reading before = ReceptionClock::read_realtime();
     send(sent);
     pollfd waiting = {receiver_, POLLIN, 0};
     wrong = "a packet did not arrive";
@@ -189,7 +189,7 @@ std::string UdpWire::try_timestamps() {
     }
     const timespec pause = {0, static_cast<long>(kStampWaitNs)};
     nanosleep(&pause, nullptr);
-    const transport::TimeNs read_ns = ReceptionClock::read().monotonic_ns;
+    const transport::TimeNs read_ns = ReceptionClock::read_realtime().monotonic_ns;
     while (!probe.same() && receive(probe, 1) > 0) {
     }
     const transport::TimeNs received_ns = probe.received_ns();

@@ -72,7 +72,7 @@ std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
       const auto stamp_ns = static_cast<transport::TimeNs>(stamp.tv_sec) * 1'000'000'000U +
                             static_cast<transport::TimeNs>(stamp.tv_nsec);
       if (clock_.is_due(stamp_ns)) {
-        clock_.look(ReceptionClock::read());
+        clock_.look(ReceptionClock::read_realtime());
       }
       batch.received_ns = clock_.received_ns(stamp_ns);
     }

@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "wire/reception_clock.hpp"
 #include "wire/udp/assembly.hpp"
 #include "wire/udp/frame.hpp"
 #include "wire/udp/peer_probes.hpp"
-#include "wire/udp/reception_clock.hpp"
 #include "wire/udp/socket_address.hpp"
 #include "wire/wire.hpp"
 

@@ -383,10 +383,10 @@ void expect_stamp_of_arrival(const UdpOptions& options, std::uint32_t bytes, boo
   // The second one finds the wire expecting payload.
   for (const std::uint64_t number : {1, 2}) {
     const testing::TestPacket packet(number, *peer, 48, bytes);
-    const transport::TimeNs before_ns = ReceptionClock::read().monotonic_ns;
+    const transport::TimeNs before_ns = ReceptionClock::read_realtime().monotonic_ns;
     ASSERT_TRUE((*from)->send(packet.transmission));
     usleep(3'000);
-    const transport::TimeNs read_ns = ReceptionClock::read().monotonic_ns;
+    const transport::TimeNs read_ns = ReceptionClock::read_realtime().monotonic_ns;
     for (int i = 0; i < 1000 && collector.received.count(number) == 0; ++i) {
       (*to)->receive(collector, 8);
     }
@@ -493,10 +493,10 @@ TEST(UdpWire, PacketsThatShareADatagramShareItsStamp) {
   ASSERT_TRUE(peer.ok());
   const testing::TestPacket first(1, *peer, 48, 10);
   const testing::TestPacket second(2, *peer, 56, 0);
-  const transport::TimeNs before_ns = ReceptionClock::read().monotonic_ns;
+  const transport::TimeNs before_ns = ReceptionClock::read_realtime().monotonic_ns;
   ASSERT_EQ((*from)->send_together(std::array{first.transmission, second.transmission}), 2U);
   usleep(3'000);
-  const transport::TimeNs read_ns = ReceptionClock::read().monotonic_ns;
+  const transport::TimeNs read_ns = ReceptionClock::read_realtime().monotonic_ns;
   testing::Collector collector;
   for (int i = 0; i < 1000 && collector.count < 2; ++i) {
     (*to)->receive(collector, 8);
