@@ -139,6 +139,60 @@ TUTTI_MEMBER(ContextOps, post_send, ibv_context_ops, post_send);
 TUTTI_MEMBER(ContextOps, post_receive, ibv_context_ops, post_recv);
 TUTTI_MEMBER(Context, ops, ibv_context, ops);
 TUTTI_MEMBER(Context, async_descriptor, ibv_context, async_fd);
+TUTTI_MEMBER(Context, abi_compat, ibv_context, abi_compat);
+
+static_assert(sizeof(verbs::ExtendedCqInitial) == sizeof(ibv_cq_init_attr_ex));
+TUTTI_MEMBER(ExtendedCqInitial, entries, ibv_cq_init_attr_ex, cqe);
+TUTTI_MEMBER(ExtendedCqInitial, channel, ibv_cq_init_attr_ex, channel);
+TUTTI_MEMBER(ExtendedCqInitial, vector, ibv_cq_init_attr_ex, comp_vector);
+TUTTI_MEMBER(ExtendedCqInitial, tells, ibv_cq_init_attr_ex, wc_flags);
+TUTTI_MEMBER(ExtendedCqInitial, valid, ibv_cq_init_attr_ex, comp_mask);
+
+#define TUTTI_FUNCTION(Ours, ours, Theirs, theirs) \
+  TUTTI_MEMBER(Ours, ours, Theirs, theirs);        \
+  static_assert(fits<decltype(verbs::Ours::ours), decltype(Theirs::theirs)>(), #theirs)
+
+static_assert(sizeof(verbs::ExtendedCq) == sizeof(ibv_cq_ex));
+TUTTI_MEMBER(ExtendedCq, cq.entries, ibv_cq_ex, cqe);
+TUTTI_MEMBER(ExtendedCq, status, ibv_cq_ex, status);
+TUTTI_MEMBER(ExtendedCq, id, ibv_cq_ex, wr_id);
+TUTTI_FUNCTION(ExtendedCq, start_poll, ibv_cq_ex, start_poll);
+TUTTI_FUNCTION(ExtendedCq, next_poll, ibv_cq_ex, next_poll);
+TUTTI_FUNCTION(ExtendedCq, end_poll, ibv_cq_ex, end_poll);
+TUTTI_FUNCTION(ExtendedCq, opcode, ibv_cq_ex, read_opcode);
+TUTTI_FUNCTION(ExtendedCq, bytes, ibv_cq_ex, read_byte_len);
+TUTTI_FUNCTION(ExtendedCq, immediate, ibv_cq_ex, read_imm_data);
+TUTTI_FUNCTION(ExtendedCq, qp_number, ibv_cq_ex, read_qp_num);
+TUTTI_FUNCTION(ExtendedCq, flags, ibv_cq_ex, read_wc_flags);
+TUTTI_FUNCTION(ExtendedCq, time, ibv_cq_ex, read_completion_ts);
+
+static_assert(sizeof(verbs::ExtendedDeviceAttributes) == sizeof(ibv_device_attr_ex));
+TUTTI_MEMBER(ExtendedDeviceAttributes, time_mask, ibv_device_attr_ex, completion_timestamp_mask);
+TUTTI_MEMBER(ExtendedDeviceAttributes, clock_khz, ibv_device_attr_ex, hca_core_clock);
+
+static_assert(sizeof(verbs::RealTimeValues) == sizeof(ibv_values_ex));
+TUTTI_MEMBER(RealTimeValues, valid, ibv_values_ex, comp_mask);
+TUTTI_MEMBER(RealTimeValues, raw_clock, ibv_values_ex, raw_clock);
+
+// It grows at its beginning: places count from its end.
+#define TUTTI_TAIL(ours, theirs)                                                           \
+  static_assert(sizeof(verbs::ExtendedContext) - offsetof(verbs::ExtendedContext, ours) == \
+                sizeof(verbs_context) - offsetof(verbs_context, theirs));                  \
+  static_assert(sizeof(verbs::ExtendedContext::ours) == sizeof(verbs_context::theirs), #theirs)
+TUTTI_TAIL(query_real_time, query_rt_values);
+TUTTI_TAIL(create_cq, create_cq_ex);
+TUTTI_TAIL(query_device, query_device_ex);
+TUTTI_TAIL(bytes, sz);
+TUTTI_TAIL(context, context);
+static_assert(fits<decltype(verbs::ExtendedContext::query_real_time),
+                   decltype(verbs_context::query_rt_values)>());
+static_assert(
+    fits<decltype(verbs::ExtendedContext::create_cq), decltype(verbs_context::create_cq_ex)>());
+static_assert(fits<decltype(verbs::ExtendedContext::query_device),
+                   decltype(verbs_context::query_device_ex)>());
+static_assert(offsetof(verbs::ExtendedContext, query_real_time) == 0);
+#undef TUTTI_TAIL
+#undef TUTTI_FUNCTION
 #undef TUTTI_MEMBER
 
 static_assert(verbs::kQpRc == IBV_QPT_RC && verbs::kQpUc == IBV_QPT_UC &&
@@ -174,4 +228,9 @@ static_assert(
     verbs::kMaskReceivePsn == IBV_QP_RQ_PSN && verbs::kMaskReadsOut == IBV_QP_MAX_QP_RD_ATOMIC &&
     verbs::kMaskNotReadyTimer == IBV_QP_MIN_RNR_TIMER && verbs::kMaskSendPsn == IBV_QP_SQ_PSN &&
     verbs::kMaskReadsIn == IBV_QP_MAX_DEST_RD_ATOMIC && verbs::kMaskRemoteQp == IBV_QP_DEST_QPN);
+static_assert(verbs::kTellsBytes == IBV_WC_EX_WITH_BYTE_LEN &&
+              verbs::kTellsImmediate == IBV_WC_EX_WITH_IMM &&
+              verbs::kTellsQpNumber == IBV_WC_EX_WITH_QP_NUM &&
+              verbs::kTellsTime == IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+static_assert(verbs::kRawClock == IBV_VALUES_MASK_RAW_CLOCK);
 static_assert(verbs::kGrhBytes == sizeof(ibv_grh));

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 
 namespace tutti::wire::verbs {
 
@@ -80,6 +81,14 @@ inline constexpr int kMaskNotReadyTimer = 1 << 15;
 inline constexpr int kMaskSendPsn = 1 << 16;
 inline constexpr int kMaskReadsIn = 1 << 17;
 inline constexpr int kMaskRemoteQp = 1 << 20;
+
+// ibv_create_cq_wc_flags
+inline constexpr std::uint64_t kTellsBytes = 1U << 0;
+inline constexpr std::uint64_t kTellsImmediate = 1U << 1;
+inline constexpr std::uint64_t kTellsQpNumber = 1U << 2;
+inline constexpr std::uint64_t kTellsTime = 1U << 7;
+// ibv_values_mask
+inline constexpr std::uint32_t kRawClock = 1U << 0;
 
 /// Before the content of each datagram that a UD queue pair receives.
 inline constexpr std::size_t kGrhBytes = 40;
@@ -352,6 +361,66 @@ struct Context {  // ibv_context
   pthread_mutex_t mutex;
   void* abi_compat;
 };
+
+struct ExtendedCqInitial {  // ibv_cq_init_attr_ex
+  std::uint32_t entries;
+  void* cq_context;
+  CompletionChannel* channel;
+  std::uint32_t vector;
+  std::uint64_t tells;  ///< kTells...: what the read_ functions are asked for.
+  std::uint32_t valid;
+  std::uint32_t flags;
+  Pd* parent_domain;
+};
+
+/// ibv_cq_ex: a completion is read field by field. start_poll() and next_poll() return 0, or ENOENT
+/// if there is none; end_poll() comes after a start_poll() that returned 0.
+struct ExtendedCq {
+  Cq cq;
+  std::uint32_t valid;
+  int status;  ///< Of the current completion. If it has failed, only id and qp_number are valid.
+  std::uint64_t id;
+  int (*start_poll)(ExtendedCq* cq, void* attributes);
+  int (*next_poll)(ExtendedCq* cq);
+  void (*end_poll)(ExtendedCq* cq);
+  int (*opcode)(ExtendedCq* cq);
+  void* other_0;
+  std::uint32_t (*bytes)(ExtendedCq* cq);
+  std::uint32_t (*immediate)(ExtendedCq* cq);  ///< Big-endian.
+  std::uint32_t (*qp_number)(ExtendedCq* cq);
+  void* other_1;
+  unsigned (*flags)(ExtendedCq* cq);
+  void* other_2[3];
+  std::uint64_t (*time)(ExtendedCq* cq);  ///< Ticks of the NIC's clock.
+  void* other_3[4];
+};
+
+struct ExtendedDeviceAttributes {  // ibv_device_attr_ex
+  alignas(8) std::byte other_0[264];
+  std::uint64_t time_mask;  ///< Of ExtendedCq::time(); 0: the NIC stamps nothing.
+  std::uint64_t clock_khz;  ///< 0: unknown.
+  std::byte other_1[120];
+};
+
+struct RealTimeValues {  // ibv_values_ex
+  std::uint32_t valid;   ///< Asked for, and then given.
+  timespec raw_clock;    ///< Ticks; drivers put them into tv_nsec.
+};
+
+/// verbs_context, from its first function that we call on: it grows at its beginning.
+struct ExtendedContext {
+  int (*query_real_time)(Context* context, RealTimeValues* values);
+  ExtendedCq* (*create_cq)(Context* context, ExtendedCqInitial* initial);
+  void* other_0;
+  int (*query_device)(Context* context, const void* input, ExtendedDeviceAttributes* attributes,
+                      std::size_t attributes_bytes);
+  void* other_1[11];
+  std::size_t bytes;  ///< Of all of it, with what stands before.
+  Context context;
+};
+
+/// `abi_compat` of a context that is the end of an extended one.
+inline constexpr std::uintptr_t kIsExtended = UINTPTR_MAX;
 
 /// X(member, symbol, result, parameters): every function that we call, with the library's symbol.
 #define TUTTI_VERBS_FUNCTIONS(X)                                                                  \

@@ -19,6 +19,20 @@ namespace tutti::wire::verbs {
 /// Errors: there is none, or it lacks a function (kUnavailable).
 Result<Functions> load_library(const std::string& name = "libibverbs.so.1");
 
+/// Of the library's extended interface. Null: the library or the device's driver has none.
+template <class Function>
+Function function_of(Context* context, Function ExtendedContext::*member) {
+  if (reinterpret_cast<std::uintptr_t>(context->abi_compat) != kIsExtended) {
+    return nullptr;
+  }
+  auto* const extended = reinterpret_cast<ExtendedContext*>(reinterpret_cast<std::byte*>(context) -
+                                                            offsetof(ExtendedContext, context));
+  const auto bytes_behind =
+      static_cast<std::size_t>(reinterpret_cast<std::byte*>(extended + 1) -
+                               reinterpret_cast<std::byte*>(&(extended->*member)));
+  return extended->bytes < bytes_behind ? nullptr : extended->*member;
+}
+
 struct GidEntry {
   int index = 0;
   Gid gid{};

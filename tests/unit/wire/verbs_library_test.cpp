@@ -83,6 +83,24 @@ TEST(verbs_library, load_library__names_the_package) {
   EXPECT_NE(std::string::npos, functions.status().message().find("libibverbs1"));
 }
 
+/// A context grows at its beginning: an older library's is shorter there.
+TEST(verbs_library, function_of__knows_what_an_older_library_lacks) {
+  ExtendedContext extended{};
+  extended.create_cq = [](Context*, ExtendedCqInitial*) -> ExtendedCq* { return nullptr; };
+  extended.query_real_time = [](Context*, RealTimeValues*) { return 0; };
+  Context* const context = &extended.context;
+  const auto has = [&](auto member) { return function_of(context, member) != nullptr; };
+  extended.bytes = sizeof extended;
+  EXPECT_FALSE(has(&ExtendedContext::create_cq)) << "not an extended one";
+  context->abi_compat = reinterpret_cast<void*>(kIsExtended);
+  EXPECT_TRUE(has(&ExtendedContext::create_cq));
+  EXPECT_TRUE(has(&ExtendedContext::query_real_time));
+  EXPECT_FALSE(has(&ExtendedContext::query_device)) << "the driver has none";
+  extended.bytes = sizeof extended - offsetof(ExtendedContext, create_cq);
+  EXPECT_TRUE(has(&ExtendedContext::create_cq));
+  EXPECT_FALSE(has(&ExtendedContext::query_real_time));
+}
+
 TEST(verbs_library, list_ports__reads_the_kernels_records) {
   const auto functions = load_library(TUTTI_FAKE_VERBS);
   ASSERT_TRUE(functions.ok()) << functions.status().message();
