@@ -70,7 +70,7 @@ struct Config {
   double net_timeout_s = 30;              ///< Without a sign of life the peer is gone.
   int net_traffic_class = 0;              ///< IPv4's TOS, IPv6's traffic class.
   bool net_offload = true;                ///< Segmentation and coalescing by kernel or NIC.
-  std::string net_timestamps = "auto";    ///< auto | on | off: the kernel says when packets came.
+  std::string net_timestamps = "auto";    ///< auto | on | off: when packets came to the host.
   std::string net_affinity = "off";       ///< near | off | processors (net/processors.hpp)
   bool net_authenticate = true;           ///< Packets carry a tag.
   bool net_statistics = true;             ///< What the engines do, in shared memory.

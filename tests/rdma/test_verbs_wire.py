@@ -126,7 +126,7 @@ def check(outcomes: dict[str, Outcome], name: str, service: str) -> Outcome:
 def traffic(vm: None) -> dict[str, Outcome]:
     commands = {}
     for service in SERVICES:
-        commands[f"{service} short"] = drive(service, SHORT, 3)
+        commands[f"{service} short"] = drive(service, SHORT, 3, "TUTTI_NET_TIMESTAMPS=on")
         commands[f"{service} faults"] = drive(service, LOSSY, 2, f"TUTTI_FAULT={FAULTS}")
     return run_all(commands, 3, 200)
 
@@ -190,7 +190,9 @@ def test_contract(vm: None) -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_plugin(traffic: dict[str, Outcome], service: str) -> None:
-    check(traffic, f"{service} short", service)
+    outcome = check(traffic, f"{service} short", service)
+    lack = "has no time stamps of the NIC: it stamps no completions"
+    assert lack in outcome.output, outcome.output
 
 
 @pytest.mark.deep

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The verbs wire over a fake NIC: loss, duplicates that come late, queue pairs that stop, fail or
-// are cut off, short queues, few buffers, no memory windows. The fake aborts where a payload is
-// written while the NIC reads it.
+// are cut off, short queues, few buffers, no memory windows, time stamps. The fake aborts where a
+// payload is written while the NIC reads it.
 #include <cstdio>
 
 #include "base/dynamic_library.hpp"
@@ -22,6 +22,9 @@ struct Fake {
   FakeVerbsControl* control = nullptr;
   void (*seed)(std::uint64_t) = nullptr;
 };
+
+/// The time that the fake NICs' clock runs by.
+const transport::TimeNs* nic_now = nullptr;
 
 /// Null: it cannot be loaded.
 const Fake* load() {
@@ -49,6 +52,8 @@ class VerbsNetwork : public WireNetwork {
   Result<std::unique_ptr<wire::Wire>> open(int end, const transport::TimeNs* now) override {
     VerbsOptions options = options_[end];
     options.clock = [now] { return *now; };
+    nic_now = now;
+    fake_.control->clock.host_ns = [] { return *nic_now; };
     TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<wire::Wire> wire, VerbsWire::open(fake_.verbs, options));
     return wire;
   }
@@ -95,25 +100,31 @@ VerbsNetwork::VerbsNetwork(const Fake& fake, std::uint64_t seed) : fake_(fake) {
   }
   scenario_.messages = 1 + random.below(24);
   scenario_.bytes_max = Bytes{1} << random.below(19);
+  const bool has_stamps = random.one_in(3);
+  options_[0].timestamps = options_[1].timestamps = has_stamps;
+  control_.clock.mask = UINT64_MAX >> (random.one_in(2) ? 1 : 36);  // 28 bits: 1.7 s
+  control_.clock.drift_ppm = random.one_in(2) ? 0 : 100;
   fake_.seed(seed);
   *fake_.control = control_;
 }
 
 std::string VerbsNetwork::description() const {
   char text[400];
-  std::snprintf(
-      text, sizeof text,
-      "%s, %s, %u paths, %u messages of up to %llu bytes, loss %.3f, duplicate %.3f, "
-      "hold %.2f, fail %.4f, windows %d from %llu and %llu, depth %u and %u, receive "
-      "buffers %u and %u, bounce buffers %u and %u, chunk %u, registered %d and %d, cut %d",
-      service_, scenario_.controller, options_[0].paths, scenario_.messages,
-      static_cast<unsigned long long>(scenario_.bytes_max), control_.loss, control_.duplicate,
-      control_.hold, control_.fail, control_.has_windows ? 1 : 0,
-      static_cast<unsigned long long>(options_[0].window_bytes_min),
-      static_cast<unsigned long long>(options_[1].window_bytes_min), options_[0].send_depth,
-      options_[1].send_depth, options_[0].receive_buffers, options_[1].receive_buffers,
-      options_[0].bounce_buffers, options_[1].bounce_buffers, options_[0].chunk_bytes,
-      scenario_.registers[0] ? 1 : 0, scenario_.registers[1] ? 1 : 0, scenario_.is_cut ? 1 : 0);
+  std::snprintf(text, sizeof text,
+                "%s, %s, %u paths, %u messages of up to %llu bytes, loss %.3f, duplicate %.3f, "
+                "hold %.2f, fail %.4f, windows %d from %llu and %llu, depth %u and %u, receive "
+                "buffers %u and %u, bounce buffers %u and %u, chunk %u, registered %d and %d, cut "
+                "%d, stamps %d",
+                service_, scenario_.controller, options_[0].paths, scenario_.messages,
+                static_cast<unsigned long long>(scenario_.bytes_max), control_.loss,
+                control_.duplicate, control_.hold, control_.fail, control_.has_windows ? 1 : 0,
+                static_cast<unsigned long long>(options_[0].window_bytes_min),
+                static_cast<unsigned long long>(options_[1].window_bytes_min),
+                options_[0].send_depth, options_[1].send_depth, options_[0].receive_buffers,
+                options_[1].receive_buffers, options_[0].bounce_buffers, options_[1].bounce_buffers,
+                options_[0].chunk_bytes, scenario_.registers[0] ? 1 : 0,
+                scenario_.registers[1] ? 1 : 0, scenario_.is_cut ? 1 : 0,
+                options_[0].timestamps ? 1 : 0);
   return text;
 }
 

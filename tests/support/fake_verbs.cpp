@@ -24,6 +24,7 @@
 #include <set>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
@@ -53,7 +54,7 @@ void require(bool is_so, const char* what) {
   }
 }
 
-struct FakeContext : verbs::Context {
+struct FakeContext : verbs::ExtendedContext {
   std::deque<verbs::AsyncEvent> events;
 };
 
@@ -62,12 +63,28 @@ struct FakeChannel : verbs::CompletionChannel {
   std::deque<verbs::Cq*> told;
 };
 
-struct FakeCq : verbs::Cq {
-  std::deque<verbs::Completion> done;
+struct FakeCq : verbs::ExtendedCq {
+  struct Done {
+    verbs::Completion it;
+    std::uint64_t ticks;  ///< Of the NIC's clock.
+  };
+  std::deque<Done> done;
+  Done current = {};  ///< Between start_poll() and end_poll().
+  bool is_stamped = false;
+  bool is_polled = false;
   int users = 0;
   bool is_armed = false;
   unsigned events = 0;  ///< Told and not acknowledged.
 };
+
+FakeContext& fake_of(verbs::Context* context) {
+  return static_cast<FakeContext&>(*reinterpret_cast<verbs::ExtendedContext*>(
+      reinterpret_cast<std::byte*>(context) - offsetof(verbs::ExtendedContext, context)));
+}
+
+FakeCq& fake_of(verbs::Cq* cq) {
+  return static_cast<FakeCq&>(*reinterpret_cast<verbs::ExtendedCq*>(cq));
+}
 
 struct FakeSrq : verbs::Srq {
   struct Buffer {
@@ -180,9 +197,9 @@ std::vector<std::byte> gather(const std::vector<verbs::Segment>& segments) {
 }
 
 void add(verbs::Cq* cq, const verbs::Completion& it) {
-  auto& fake = static_cast<FakeCq&>(*cq);
+  FakeCq& fake = fake_of(cq);
   require(static_cast<int>(fake.done.size()) < cq->entries, "a completion queue overflows");
-  fake.done.push_back(it);
+  fake.done.push_back({it, control.clock.now()});
   if (fake.is_armed) {
     fake.is_armed = false;
     auto& channel = static_cast<FakeChannel&>(*cq->channel);
@@ -222,7 +239,7 @@ void tell(FakeContext& context, int type, verbs::Qp* qp) {
   event.type = type;
   context.events.push_back(event);
   const std::uint64_t one = 1;
-  require(write(context.async_descriptor, &one, sizeof one) == sizeof one, "eventfd");
+  require(write(context.context.async_descriptor, &one, sizeof one) == sizeof one, "eventfd");
 }
 
 /// As the first send of the queue pair.
@@ -267,7 +284,7 @@ Fate read(const FakeQp& qp, const Send& send) {
 /// A queue pair that was told to do what it may not.
 Fate refuse_write(const FakeQp& from, FakeQp& to) {
   if (from.type == verbs::kQpUc && control.tells_by_event) {
-    tell(*static_cast<FakeContext*>(to.context), verbs::kQpAccessError, &to);
+    tell(fake_of(to.context), verbs::kQpAccessError, &to);
   } else if (from.type == verbs::kQpUc) {
     auto& srq = *static_cast<FakeSrq*>(to.srq);
     if (!srq.buffers.empty()) {
@@ -395,28 +412,125 @@ void turn() {
 int request_notification(verbs::Cq* cq, int solicited_only) {
   const std::lock_guard lock(mutex);
   require(cq->channel != nullptr && solicited_only == 0, "a queue without a channel is to tell");
-  static_cast<FakeCq*>(cq)->is_armed = true;
+  fake_of(cq).is_armed = true;
   return 0;
+}
+
+/// What the NICs do when one of them is polled. False: they do nothing any more.
+bool poll_nics(verbs::Cq* cq) {
+  if (control.fails_device) {
+    control.fails_device = false;
+    control.is_stopped = true;
+    tell(fake_of(cq->context), verbs::kDeviceFatal, nullptr);
+  }
+  if (control.is_stopped) {
+    return false;
+  }
+  turn();
+  return true;
 }
 
 int poll_cq(verbs::Cq* cq, int count, verbs::Completion* completions) {
   const std::lock_guard lock(mutex);
-  if (control.fails_device) {
-    control.fails_device = false;
-    control.is_stopped = true;
-    tell(*static_cast<FakeContext*>(cq->context), verbs::kDeviceFatal, nullptr);
-  }
-  if (control.is_stopped) {
+  if (!poll_nics(cq)) {
     return 0;
   }
-  turn();
-  auto& done = static_cast<FakeCq*>(cq)->done;
+  require(!fake_of(cq).is_stamped, "an extended completion queue, polled as another");
+  auto& done = fake_of(cq).done;
   int taken = 0;
   for (; taken < count && !done.empty(); ++taken) {
-    completions[taken] = done.front();
+    completions[taken] = done.front().it;
     done.pop_front();
   }
   return taken;
+}
+
+bool take_next(FakeCq& cq) {
+  if (cq.done.empty()) {
+    return false;
+  }
+  cq.current = cq.done.front();
+  cq.done.pop_front();
+  cq.id = cq.current.it.id;
+  cq.status = cq.current.it.status;
+  return true;
+}
+
+int start_poll(verbs::ExtendedCq* base, void* attributes) {
+  const std::lock_guard lock(mutex);
+  FakeCq& cq = static_cast<FakeCq&>(*base);
+  require(attributes != nullptr && !cq.is_polled, "a poll that had begun");
+  cq.is_polled = poll_nics(&base->cq) && take_next(cq);
+  return cq.is_polled ? 0 : ENOENT;
+}
+
+int next_poll(verbs::ExtendedCq* base) {
+  const std::lock_guard lock(mutex);
+  FakeCq& cq = static_cast<FakeCq&>(*base);
+  require(cq.is_polled, "a poll that had not begun");
+  return take_next(cq) ? 0 : ENOENT;
+}
+
+void end_poll(verbs::ExtendedCq* base) {
+  require(std::exchange(static_cast<FakeCq&>(*base).is_polled, false), "the end of no poll");
+}
+
+/// Of a completion that has failed only these are valid: id, status and queue pair.
+const FakeCq::Done& current_of(verbs::ExtendedCq* base) {
+  const FakeCq& cq = static_cast<FakeCq&>(*base);
+  require(cq.is_polled && cq.status == verbs::kSuccess, "a field of a completion that has none");
+  return cq.current;
+}
+
+verbs::ExtendedCq* create_extended_cq(verbs::Context* context, verbs::ExtendedCqInitial* initial) {
+  if (control.clock.refuses_cqs) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  require((initial->tells & ~(verbs::kTellsBytes | verbs::kTellsImmediate | verbs::kTellsQpNumber |
+                              verbs::kTellsTime)) == 0 &&
+              initial->valid == 0,
+          "fields of completions that the fake does not know");
+  auto* const cq = new FakeCq{};
+  cq->cq.context = context;
+  cq->cq.channel = initial->channel;
+  cq->cq.entries = static_cast<int>(initial->entries);
+  cq->is_stamped = true;
+  cq->start_poll = start_poll;
+  cq->next_poll = next_poll;
+  cq->end_poll = end_poll;
+  cq->opcode = [](verbs::ExtendedCq* it) { return current_of(it).it.opcode; };
+  cq->flags = [](verbs::ExtendedCq* it) { return current_of(it).it.flags; };
+  cq->qp_number = [](verbs::ExtendedCq* it) {
+    return static_cast<FakeCq*>(it)->current.it.qp_number;
+  };
+  if ((initial->tells & verbs::kTellsBytes) != 0) {
+    cq->bytes = [](verbs::ExtendedCq* it) { return current_of(it).it.bytes; };
+  }
+  if ((initial->tells & verbs::kTellsImmediate) != 0) {
+    cq->immediate = [](verbs::ExtendedCq* it) { return current_of(it).it.immediate; };
+  }
+  if ((initial->tells & verbs::kTellsTime) != 0) {
+    cq->time = [](verbs::ExtendedCq* it) { return current_of(it).ticks; };
+  }
+  return cq;
+}
+
+int query_device(verbs::Context* /*context*/, const void* /*input*/,
+                 verbs::ExtendedDeviceAttributes* attributes, std::size_t bytes) {
+  require(bytes == sizeof *attributes, "a device's attributes of another length");
+  *attributes = {};
+  attributes->time_mask = control.clock.mask;
+  attributes->clock_khz = control.clock.told_khz;
+  return 0;
+}
+
+int query_real_time(verbs::Context* /*context*/, verbs::RealTimeValues* values) {
+  const std::lock_guard lock(mutex);
+  require(values->valid == verbs::kRawClock, "another value than the clock");
+  ++control.clock.readings;
+  values->raw_clock = {0, static_cast<long>(control.clock.now())};
+  return control.clock.read_error;
 }
 
 int post_send(verbs::Qp* base, verbs::SendRequest* request, verbs::SendRequest** bad) {
@@ -583,27 +697,35 @@ const char* ibv_get_device_name(verbs::Device* device) { return device->name.c_s
 
 verbs::Context* ibv_open_device(verbs::Device* device) {
   auto* const context = new FakeContext{};
-  context->device = device;
-  context->async_descriptor = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-  context->ops.poll_cq = poll_cq;
-  context->ops.request_notification = request_notification;
-  context->ops.post_send = post_send;
-  context->ops.post_srq_receive = post_srq_receive;
-  context->ops.alloc_mw = alloc_mw;
-  context->ops.bind_mw = bind_mw;
-  context->ops.dealloc_mw = dealloc_mw;
-  return context;
+  verbs::Context* const base = &context->context;
+  base->device = device;
+  base->async_descriptor = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  base->ops.poll_cq = poll_cq;
+  base->ops.request_notification = request_notification;
+  base->ops.post_send = post_send;
+  base->ops.post_srq_receive = post_srq_receive;
+  base->ops.alloc_mw = alloc_mw;
+  base->ops.bind_mw = bind_mw;
+  base->ops.dealloc_mw = dealloc_mw;
+  if (control.clock.is_extended) {
+    base->abi_compat = reinterpret_cast<void*>(verbs::kIsExtended);
+    context->bytes = sizeof(verbs::ExtendedContext);
+    context->query_device = query_device;
+    context->query_real_time = control.clock.is_readable ? query_real_time : nullptr;
+    context->create_cq = create_extended_cq;
+  }
+  return base;
 }
 int ibv_close_device(verbs::Context* context) {
   close(context->async_descriptor);
-  delete static_cast<FakeContext*>(context);
+  delete &fake_of(context);
   return 0;
 }
 int ibv_get_async_event(verbs::Context* base, verbs::AsyncEvent* event) {
   const std::lock_guard lock(mutex);
-  auto& context = *static_cast<FakeContext*>(base);
+  FakeContext& context = fake_of(base);
   std::uint64_t one = 0;
-  if (context.events.empty() || read(context.async_descriptor, &one, sizeof one) != sizeof one) {
+  if (context.events.empty() || read(base->async_descriptor, &one, sizeof one) != sizeof one) {
     errno = EAGAIN;
     return -1;
   }
@@ -722,27 +844,27 @@ int ibv_get_cq_event(verbs::CompletionChannel* channel, verbs::Cq** cq, void** /
   auto& told = static_cast<FakeChannel*>(channel)->told;
   *cq = told.front();
   told.pop_front();
-  ++static_cast<FakeCq*>(*cq)->events;
+  ++fake_of(*cq).events;
   return 0;
 }
 void ibv_ack_cq_events(verbs::Cq* cq, unsigned count) {
   const std::lock_guard lock(mutex);
-  static_cast<FakeCq*>(cq)->events -= count;
+  fake_of(cq).events -= count;
 }
 
 verbs::Cq* ibv_create_cq(verbs::Context* context, int entries, void* /*cq_context*/,
                          verbs::CompletionChannel* channel, int /*vector*/) {
   auto* const cq = new FakeCq{};
-  cq->context = context;
-  cq->channel = channel;
-  cq->entries = entries;
-  return cq;
+  cq->cq.context = context;
+  cq->cq.channel = channel;
+  cq->cq.entries = entries;
+  return &cq->cq;
 }
 int ibv_destroy_cq(verbs::Cq* cq) {
   const std::lock_guard lock(mutex);
-  require(static_cast<FakeCq*>(cq)->users == 0, "a completion queue was destroyed while in use");
-  require(static_cast<FakeCq*>(cq)->events == 0, "its events were not acknowledged");
-  delete static_cast<FakeCq*>(cq);
+  require(fake_of(cq).users == 0, "a completion queue was destroyed while in use");
+  require(fake_of(cq).events == 0, "its events were not acknowledged");
+  delete &fake_of(cq);
   return 0;
 }
 
@@ -782,8 +904,8 @@ verbs::Qp* ibv_create_qp(verbs::Pd* pd, verbs::QpInitial* initial) {
   qp->inline_bytes = initial->capacity.inline_bytes;
   qp->number = ++next_number;
   qps[qp->number] = qp;
-  ++static_cast<FakeCq*>(qp->send_cq)->users;
-  ++static_cast<FakeCq*>(qp->receive_cq)->users;
+  ++fake_of(qp->send_cq).users;
+  ++fake_of(qp->receive_cq).users;
   ++static_cast<FakeSrq*>(qp->srq)->users;
   control.qps = qps.size();
   return qp;
@@ -843,14 +965,13 @@ int ibv_modify_qp(verbs::Qp* base, verbs::QpAttributes* attributes, int mask) {
 int ibv_destroy_qp(verbs::Qp* base) {
   const std::lock_guard lock(mutex);
   auto* const qp = static_cast<FakeQp*>(base);
-  --static_cast<FakeCq*>(qp->send_cq)->users;
-  --static_cast<FakeCq*>(qp->receive_cq)->users;
+  --fake_of(qp->send_cq).users;
+  --fake_of(qp->receive_cq).users;
   --static_cast<FakeSrq*>(qp->srq)->users;
   // As mlx5: receives of it that nobody has taken are forgotten, and their buffers with them.
-  auto& received = static_cast<FakeCq*>(qp->receive_cq)->done;
-  std::erase_if(received, [&](const auto& it) { return it.qp_number == qp->number; });
-  std::erase_if(static_cast<FakeContext*>(qp->context)->events,
-                [&](const auto& it) { return it.about.qp == qp; });
+  auto& received = fake_of(qp->receive_cq).done;
+  std::erase_if(received, [&](const auto& done) { return done.it.qp_number == qp->number; });
+  std::erase_if(fake_of(qp->context).events, [&](const auto& it) { return it.about.qp == qp; });
   qps.erase(qp->number);
   control.qps = qps.size();
   delete qp;

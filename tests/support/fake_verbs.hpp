@@ -11,9 +11,43 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/clock.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace tutti::testing {
+
+/// The clock of the fake NICs, and what their driver makes of it.
+struct FakeNicClock {
+  std::uint64_t (*host_ns)() = nullptr;  ///< The time that it runs by. Null: the system's.
+  std::uint64_t khz = 156'250;
+  std::uint64_t told_khz = 156'250;      ///< What the driver tells of that; 0: nothing.
+  std::int64_t drift_ppm = 0;            ///< It runs faster by.
+  std::uint64_t mask = UINT64_MAX >> 1;  ///< It begins anew behind it. 0: no completion is stamped.
+  std::uint64_t ticks = 0x1234'5678'9abc;  ///< It shows, in front of the mask.
+  int read_error = 0;                      ///< Reading it fails with.
+  bool refuses_cqs = false;                ///< No completion queue with stamps: ENOMEM.
+  bool is_extended = true;                 ///< The driver has libibverbs' extended interface.
+  bool is_readable = true;                 ///< It has a function that reads the clock.
+  std::uint64_t readings = 0;              ///< So far.
+
+  std::uint64_t now() {
+    __extension__ using Wide = __int128;
+    constexpr std::int64_t kParts = 1'000'000'000'000;  // Of a tick: 10^6 each of ns/kHz and ppm.
+    const std::uint64_t host = host_ns == nullptr ? monotonic_ns() : host_ns();
+    const auto passed_ns = static_cast<std::int64_t>(host - (at_ns_ == 0 ? host : at_ns_));
+    const Wide parts =
+        static_cast<Wide>(passed_ns) * static_cast<std::int64_t>(khz) * (1'000'000 + drift_ppm) +
+        parts_;
+    ticks += static_cast<std::uint64_t>(parts / kParts);
+    parts_ = static_cast<std::int64_t>(parts % kParts);
+    at_ns_ = host;
+    return ticks & mask;
+  }
+
+ private:
+  std::uint64_t at_ns_ = 0;
+  std::int64_t parts_ = 0;
+};
 
 struct FakeVerbsControl {
   double loss = 0;       ///< Share of what UC and UD send that gets lost.
@@ -49,7 +83,8 @@ struct FakeVerbsControl {
   bool refuses_binds = false;  ///< bind_mw fails with EIO.
   bool keeps_memory = false;   ///< dereg_mr and dealloc_mw say EBUSY.
   bool is_stopped = false;     ///< The NICs do nothing, and nothing completes.
-  bool fails_device = false;   ///< Stops, and the next device that is polled tells its failure.
+  FakeNicClock clock;
+  bool fails_device = false;  ///< Stops, and the next device that is polled tells its failure.
 };
 
 /// That of the library which this program loads by this name, and keeps.

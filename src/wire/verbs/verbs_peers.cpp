@@ -409,16 +409,6 @@ void VerbsWire::lose_flushes(const std::string& why) {
   }
 }
 
-/// The NIC forgets what of a queue pair's it has received and nobody has taken.
-void VerbsWire::drain_receives() {
-  std::array<Completion, kCompletionsPerPoll> taken;
-  int count = 0;
-  do {
-    count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, taken.data());
-    drained_.insert(drained_.end(), taken.begin(), taken.begin() + std::max(count, 0));
-  } while (count == kCompletionsPerPoll);
-}
-
 void VerbsWire::take_back_all(const Queue& queue) {
   for (std::uint32_t slot = 0; queue.outstanding > 0 && slot < slots_.size(); ++slot) {
     if (slots_[slot].queue == &queue) {

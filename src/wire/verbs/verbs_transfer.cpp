@@ -348,43 +348,6 @@ void VerbsWire::complete_sends(Arrivals& arrivals) {
   told_.clear();
 }
 
-/// The next of what has been received; none is left of those before.
-void VerbsWire::poll_receives() {
-  next_completion_ = 0;
-  if (!drained_.empty()) {
-    received_count_ = std::min(drained_.size(), received_.size());
-    std::copy_n(drained_.begin(), received_count_, received_.begin());
-    drained_.erase(drained_.begin(),
-                   drained_.begin() + static_cast<std::ptrdiff_t>(received_count_));
-    return;
-  }
-  const int count = context_->ops.poll_cq(receive_cq_, kCompletionsPerPoll, received_.data());
-  received_count_ = static_cast<std::size_t>(std::max(count, 0));
-}
-
-/// A completion queue tells once, of what comes after it was asked to: what came before is taken.
-TimeNs VerbsWire::arm(TimeNs now) {
-  if (channel_ == nullptr) {
-    return transport::kNever;
-  }
-  take_cq_events();
-  take_async_events();
-  bool is_armed = true;
-  for (Cq* const cq : {send_cq_, receive_cq_}) {
-    is_armed = context_->ops.request_notification(cq, 0) == 0 && is_armed;
-  }
-  const bool has_sent = poll_sends();
-  if (next_completion_ == received_count_) {
-    poll_receives();
-  }
-  if (has_sent || next_completion_ < received_count_ || !sent_cookies_.empty()) {
-    return now;
-  }
-  const bool has_untold = is_deaf_ || !is_armed || retired_ > 0 || datagrams_failed_ ||
-                          !empty_buffers_.empty() || (bounces_ != nullptr && bounces_->held() > 0);
-  return has_untold ? now + kUntoldNs : transport::kNever;
-}
-
 std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
   if (announce_due_ns_ != transport::kNever || retired_ > 0) {
     handle_timeout(options_.clock());
@@ -402,7 +365,9 @@ std::size_t VerbsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
         break;
       }
     }
-    packets += deliver(arrivals, received_[next_completion_++]) ? 1 : 0;
+    packets +=
+        deliver(arrivals, received_[next_completion_], received_ns_[next_completion_]) ? 1 : 0;
+    ++next_completion_;
     if (empty_buffers_.size() >= kReceivesPerPost) {
       post_receives();
     }
@@ -434,8 +399,8 @@ bool VerbsWire::deliver_bounced(Arrivals& arrivals) {
   return true;
 }
 
-/// Whether it was a packet.
-bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
+/// Whether it was a packet. `received_ns`: when the NIC took it in; kNever: unknown.
+bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion, TimeNs received_ns) {
   const auto buffer = static_cast<std::uint32_t>(completion.id);
   if (completion.status != kSuccess) {
     empty_buffers_.push_back(buffer);
@@ -477,7 +442,7 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
     return false;
   }
   if (kind == kPlaced && from != nullptr) {
-    return deliver_write(arrivals, *from, completion.bytes, number);
+    return deliver_write(arrivals, *from, completion.bytes, number, received_ns);
   }
   if ((kind != kPacket && (kind != kWritten || is_datagram)) || !has_header) {
     ++counters_.malformed_dropped;
@@ -486,6 +451,7 @@ bool VerbsWire::deliver(Arrivals& arrivals, const Completion& completion) {
   ++counters_.datagrams_received;
   transport::Arrival arrival;
   arrival.header = {content, header_bytes};
+  arrival.received_ns = received_ns;
   arrival.ecn = is_datagram && port_.is_ethernet && is_marked(grh, gid_.is_ipv4());
   if (kind == kWritten) {
     arrival.payload_bytes = number;
@@ -512,7 +478,7 @@ bool VerbsWire::place_payload(Arrivals& arrivals, std::uint32_t buffer,
     const bool has_room = bounces_->held() < std::max<std::size_t>(options_.receive_buffers / 2, 1);
     if (is_known && has_room) {
       empty_buffers_.pop_back();  // The last is this one: it stays until the GPU has copied.
-      arrival->received_ns = options_.clock();
+      arrival->received_ns = std::min(arrival->received_ns, options_.clock());
       bounces_->add({*arrival, buffer, place, device});
     } else if (is_known) {
       ++copies_dropped_;
@@ -530,7 +496,7 @@ bool VerbsWire::place_payload(Arrivals& arrivals, std::uint32_t buffer,
 
 /// UC. Of a write without its header nobody can say what it was: the chunk counts as lost.
 bool VerbsWire::deliver_write(Arrivals& arrivals, Queue& queue, std::uint32_t bytes,
-                              std::uint32_t number) {
+                              std::uint32_t number, TimeNs received_ns) {
   if (queue.ahead_bytes == 0 || queue.ahead_number != number) {
     drop_ahead(arrivals, queue);
     ++counters_.fragments_dropped;
@@ -539,6 +505,7 @@ bool VerbsWire::deliver_write(Arrivals& arrivals, Queue& queue, std::uint32_t by
   transport::Arrival arrival;
   arrival.header = {queue.ahead.data(), std::exchange(queue.ahead_bytes, std::uint8_t{0})};
   arrival.payload_bytes = bytes;
+  arrival.received_ns = received_ns;
   ++counters_.datagrams_received;
   counters_.payload_bytes_placed += bytes;
   arrivals.arrived(arrival);

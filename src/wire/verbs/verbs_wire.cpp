@@ -3,8 +3,6 @@
 #include "wire/verbs/verbs_wire.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <bit>
@@ -24,7 +22,6 @@ constexpr std::uint32_t kChunkBytes = 32 << 10;
 /// Over UC a chunk is lost with any of its packets.
 constexpr std::uint32_t kPacketsOfChunk = 8;
 constexpr std::uint32_t kPathsMax = 256;
-constexpr std::uint32_t kSendSlots = 2048;
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kAddressBytes = 1 + 16 + 2 + 4 + 4 + 2 + 1 + 1 + 8;
 constexpr std::byte kAddressMagic{0xe0};  ///< Also the version of the address.
@@ -46,10 +43,6 @@ Status failed(const std::string& what, int error = errno) {
   return Status(ErrorCode::kUnavailable,
                 "RDMA: " + what + ": " + std::strerror(error) +
                     (error == ENOMEM ? "; remedy: a higher ulimit -l" : ""));
-}
-
-bool never_block(int descriptor) {
-  return fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) == 0;
 }
 
 }  // namespace
@@ -147,59 +140,7 @@ Status VerbsWire::open_port() {
   if (context_ == nullptr) {
     return failed(options_.device + " cannot be opened");
   }
-  if (context_->async_descriptor >= 0) {
-    (void)never_block(context_->async_descriptor);
-  }
   return {};
-}
-
-/// What engines sleep on. Without it they look at the wire now and then.
-void VerbsWire::open_channel() {
-  if (verbs_.create_channel == nullptr || verbs_.destroy_channel == nullptr ||
-      verbs_.cq_event == nullptr || verbs_.ack_cq_events == nullptr) {
-    return;
-  }
-  errno = 0;
-  channel_ = verbs_.create_channel(context_);
-  if (channel_ == nullptr && errno == EOPNOTSUPP) {
-    return;  // The NIC has no interrupts.
-  }
-  sleeper_.reset(channel_ == nullptr ? -1 : epoll_create1(EPOLL_CLOEXEC));
-  if (sleeper_.get() >= 0 && never_block(channel_->descriptor) && listen_to(channel_->descriptor) &&
-      listen_to(context_->async_descriptor)) {
-    return;
-  }
-  const std::string why = std::strerror(errno);
-  sleeper_.reset();
-  if (channel_ != nullptr) {
-    verbs_.destroy_channel(channel_);
-    channel_ = nullptr;
-  }
-  fall_back("no events of completions on " + options_.device + ", idle engines look every 50 us (" +
-                why + ")",
-            "raise `ulimit -n`");
-}
-
-bool VerbsWire::listen_to(int descriptor) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  return descriptor < 0 || epoll_ctl(sleeper_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
-}
-
-/// A NIC whose driver has gone leaves its descriptors readable for ever, with nothing to read.
-void VerbsWire::take_cq_events() {
-  Cq* told = nullptr;
-  void* context = nullptr;
-  errno = 0;
-  while (verbs_.cq_event(channel_, &told, &context) == 0) {
-    verbs_.ack_cq_events(told, 1);
-  }
-  if (errno == EIO && !is_deaf_) {
-    is_deaf_ = true;
-    for (const int descriptor : {channel_->descriptor, context_->async_descriptor}) {
-      epoll_ctl(sleeper_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
-    }
-  }
 }
 
 Status VerbsWire::choose_service() {
@@ -207,15 +148,7 @@ Status VerbsWire::choose_service() {
   if (pd_ == nullptr) {
     return failed("no protection domain of " + options_.device);
   }
-  const int receives = static_cast<int>(options_.receive_buffers);
-  // Else the engines of all processes would be woken by interrupts of one core.
-  const int vector =
-      static_cast<int>(number_ % static_cast<std::uint64_t>(std::max(context_->vectors, 1)));
-  // A written chunk that fails has two completions.
-  send_cq_ = verbs_.create_cq(
-      context_, static_cast<int>(2 * kSendSlots + Windows::kRequestsMax + kFlushesMax), nullptr,
-      channel_, vector);
-  receive_cq_ = verbs_.create_cq(context_, receives, nullptr, channel_, vector);
+  open_completions();
   if (send_cq_ == nullptr || receive_cq_ == nullptr) {
     return failed("no completion queues of " + options_.device);
   }
@@ -563,7 +496,8 @@ std::string VerbsWire::description() const {
          std::to_string(port_.mtu_bytes) +
          (windows_ == nullptr ? ", receives are copied"
                               : ", written into receives from " +
-                                    std::to_string(options_.window_bytes_min) + " bytes");
+                                    std::to_string(options_.window_bytes_min) + " bytes") +
+         (unstamped_.empty() ? "" : ", no time stamps of the NIC: " + unstamped_);
 }
 
 std::string VerbsWire::report() const {

@@ -39,6 +39,7 @@
 #include "wire/verbs/bounces.hpp"
 #include "wire/verbs/library.hpp"
 #include "wire/verbs/registered_memory.hpp"
+#include "wire/verbs/stamped_cq.hpp"
 #include "wire/verbs/windows.hpp"
 #include "wire/wire.hpp"
 
@@ -61,6 +62,7 @@ struct VerbsOptions {
   std::uint32_t send_depth = 64;        ///< Packets in a queue pair's send queue.
   std::uint32_t receive_buffers = 512;  ///< Of a chunk each.
   std::uint32_t bounce_buffers = 64;    ///< For payloads in memory that is not registered.
+  bool timestamps = false;              ///< Of what arrives, by the NIC.
   Bytes window_bytes_min = 64 << 10;    ///< Shorter receives are copied. 0: all are.
   std::string class_directory = "/sys/class/infiniband";
   std::shared_ptr<DeviceCopies> copies;      ///< Null: there are no GPUs.
@@ -135,6 +137,7 @@ class VerbsWire : public Wire {
     kPlaced = 5,    ///< The write of that chunk.
   };
 
+  static constexpr std::uint32_t kSendSlots = 2048;     ///< Sends that the NIC has not completed.
   static constexpr std::uint32_t kDatagramDepth = 512;  ///< Of the UD queue pair's send queue.
   static constexpr std::size_t kHeaderSlotBytes = 128;
   static constexpr std::uint32_t kFlushesMax = 64;
@@ -229,11 +232,13 @@ class VerbsWire : public Wire {
     std::uint32_t uses = 0;  ///< High half of the request's number: tells late completions apart.
   };
 
+  struct Received {
+    Completion completion;
+    transport::TimeNs received_ns;
+  };
+
   VerbsWire(const Functions& verbs, VerbsOptions options);
   Status open_port();
-  void open_channel();
-  bool listen_to(int descriptor);
-  void take_cq_events();
   Status choose_service();
   Status open_memory();
   Status open_queues();
@@ -262,6 +267,16 @@ class VerbsWire : public Wire {
     return static_cast<std::uint8_t>(std::countr_zero(static_cast<unsigned>(bytes) / 128));
   }
 
+  // verbs_completions.cpp
+  void open_channel();
+  bool listen_to(int descriptor);
+  void take_cq_events();
+  void open_completions();
+  void note_no_stamps(const std::string& why);
+  std::size_t take_received(Completion* taken, transport::TimeNs* received_ns);
+  void poll_receives();
+  void drain_receives();
+
   // verbs_peers.cpp
   Qp* make_qp(int type, std::uint32_t depth) const;
   Status ready(Qp* qp) const;
@@ -285,7 +300,6 @@ class VerbsWire : public Wire {
   void abandon_flushes(const std::string& why);
   void lose_flushes(const std::string& why);
   void note_failed_windows(const std::string& why);
-  void drain_receives();
   static std::uint32_t psn_of(std::uint64_t from, std::uint64_t to, std::uint32_t generation);
   std::size_t datagram_bytes_of(const Peer& peer) const {
     return std::min<std::size_t>(static_cast<std::size_t>(port_.mtu_bytes),
@@ -312,7 +326,6 @@ class VerbsWire : public Wire {
             std::span<const std::byte> payload, Kind kind, AddressHandle* way,
             std::uint64_t cookie = 0, bool may_be_inline = true);
   bool poll_sends();
-  void poll_receives();
   void complete_sends(Arrivals& arrivals);
   /// What it held is free again; its packet is to be told as sent.
   void take_back(std::uint32_t index) {
@@ -341,10 +354,11 @@ class VerbsWire : public Wire {
     return true;
   }
   bool copy_to_segment(std::span<const std::byte> payload, Segment* segment, Slot* slot);
-  bool deliver(Arrivals& arrivals, const Completion& completion);
+  bool deliver(Arrivals& arrivals, const Completion& completion, transport::TimeNs received_ns);
   bool place_payload(Arrivals& arrivals, std::uint32_t buffer, transport::Arrival* arrival);
   bool deliver_bounced(Arrivals& arrivals);
-  bool deliver_write(Arrivals& arrivals, Queue& queue, std::uint32_t bytes, std::uint32_t number);
+  bool deliver_write(Arrivals& arrivals, Queue& queue, std::uint32_t bytes, std::uint32_t number,
+                     transport::TimeNs received_ns);
   /// Null: no peer's.
   Queue* queue_of(std::uint32_t qp_number) const {
     const auto found = queue_of_.find(qp_number);
@@ -369,6 +383,8 @@ class VerbsWire : public Wire {
   bool is_deaf_ = false;                  ///< Its driver has gone: nothing is told any more.
   Cq* send_cq_ = nullptr;
   Cq* receive_cq_ = nullptr;
+  std::optional<StampedCq> stamped_cq_;  ///< The same. Nothing: it has no time stamps.
+  std::string unstamped_;                ///< Why there are none; empty: there are.
   Srq* srq_ = nullptr;
   std::unique_ptr<RegisteredMemory> memory_;
   std::uint32_t chunk_bytes_ = 0;
@@ -423,10 +439,11 @@ class VerbsWire : public Wire {
   std::vector<std::byte> message_;
 
   static constexpr int kCompletionsPerPoll = 32;
-  std::array<Completion, kCompletionsPerPoll> received_;  ///< Taken from the NIC.
+  std::array<Completion, kCompletionsPerPoll> received_;            ///< Taken from the NIC.
+  std::array<transport::TimeNs, kCompletionsPerPoll> received_ns_;  ///< By the NIC; kNever.
   std::size_t received_count_ = 0;
   std::size_t next_completion_ = 0;          ///< Of these.
-  std::vector<Completion> drained_;          ///< Taken before a queue pair was destroyed.
+  std::vector<Received> drained_;            ///< Taken before a queue pair was destroyed.
   std::vector<std::uint64_t> sent_cookies_;  ///< To be told.
   std::vector<std::uint64_t> told_;
   transport::TimeNs datagrams_full_since_ns_ = transport::kNever;

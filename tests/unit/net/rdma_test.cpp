@@ -141,6 +141,36 @@ TEST(rdma, open__auto_says_what_it_took) {
   }
 }
 
+/// As over UDP: a fall-back with a remedy, and an error under TUTTI_STRICT.
+TEST(rdma, listen__without_stamps_of_the_nic) {
+  const Directory directory;
+  auto& clock = tutti::testing::fake_verbs().clock;
+  NetworkOptions options = options_of(directory, "uc");
+  const auto outcome_of = [&](const char* timestamps, bool is_strict, std::string* told) {
+    options.config.net_timestamps = timestamps;
+    options.config.strict = is_strict;
+    auto network = Network::open(options, [told](LogKind kind, const std::string& text) {
+      *told += (kind == LogKind::kWarning ? "warning: " : "") + text + "\n";
+    });
+    EXPECT_TRUE(network.ok()) << network.status().message();
+    return (*network)->listen(0).status();
+  };
+  const std::string lack =
+      "net: lo has no time stamps of the NIC: it stamps no completions; remedy: "
+      "TUTTI_NET_TIMESTAMPS=off";
+  for (const bool has_stamps : {true, false}) {
+    clock.mask = has_stamps ? UINT64_MAX >> 1 : 0;
+    std::string told;
+    EXPECT_TRUE(outcome_of("on", false, &told).ok());
+    EXPECT_EQ(has_stamps, told.find("warning: " + lack) == std::string::npos) << told;
+    EXPECT_EQ(has_stamps, told.find("no time stamps") == std::string::npos) << told;
+    const Status strict = outcome_of("on", true, &told);
+    EXPECT_EQ(has_stamps ? "" : "TUTTI_STRICT: " + lack, strict.message());
+    EXPECT_TRUE(outcome_of("off", true, &told).ok());
+  }
+  clock = {};
+}
+
 class Channels : public ::testing::TestWithParam<const char*> {};
 
 /// Messages of all sizes, registered and not, several at once.
