@@ -129,7 +129,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mpi", required=True, help="prefix of the MPI, or mpich")
     parser.add_argument("-o", "--output", type=Path, help="results file")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
-    parser.add_argument("--plans", default="default,ccl-beta", help="default, native or any plan")
+    parser.add_argument(
+        "--plans", help="default, native or any plan (default: default and its rival, which is "
+        "native for host buffers, else ccl-beta)",
+    )  # fmt: skip
     parser.add_argument("--device", default="host", help="host, cuda or rocm: memory of buffers")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--begin", type=sizes.parse_bytes, default=1)
@@ -139,6 +142,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a run")
     args = parser.parse_args()
+    args.plans = args.plans or f"default,{'native' if args.device == 'host' else 'ccl-beta'}"
     args.begin = max(args.begin, 1)
     args.prefix = mpi.find(args.mpi).prefix
     missing = [

@@ -44,7 +44,7 @@ def head(schema: str) -> dict[str, Any]:
     return {
         "schema": schema,
         "command": shlex.join(["python", *words]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": msgspec.to_builtins(machine.describe()),
         "versions": {"tutti": __version__, "commit": commit()},
     }

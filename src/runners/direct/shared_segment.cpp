@@ -83,7 +83,7 @@ Result<std::shared_ptr<SharedSegment>> SharedSegment::open(const SegmentTicket& 
   if (segment->descriptor_ < 0) {
     return Status(ErrorCode::kUnavailable,
                   with_errno("shared memory of another rank, " + path, errno) +
-                      "; the ranks of a node need one user and one process namespace");
+                      "; the ranks of a node need one user, one process namespace and one user namespace");
   }
   Key key{};
   if (pread(segment->descriptor_, key.data(), sizeof(key), 0) != sizeof(key) || key != ticket.key) {
