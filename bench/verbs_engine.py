@@ -9,9 +9,9 @@ Runs build/dev/bench/micro/verbs_bench several times: ns of CPU of one core for 
 (chunks out, acknowledgements and completions in) and for those that receive, and the memory of a
 queue pair; instructions of each side by callgrind, as the difference of a long and a short run, and
 (nic) how many of them are the NIC's calls, which stand for a driver's.
-`--two-engines`, on 4 cores and more: connections split over two engines, half of the queue pairs
-and of the window each, beside each other in two processes, in turns with one engine that has all
-(`ratio`: what both send together by what one does, chunks in the same time).
+`--two-engines`, on 4 cores and more: two processes at once, each as one of the engines that a
+connection is split over (half of the queue pairs and of the window; without the splitting itself),
+in turns with one engine that has all. `ratio`: what both send together by what one does.
 
 Exits with 1 when a sending engine with the default service and controller takes more than 650 ns
 for a chunk of 32 KiB, its time at 400 Gb/s.
@@ -95,7 +95,7 @@ def instructions(program: Path, variant: str, functions: str) -> int | None:
 
 
 def beside(program: Path, chunks: int, variant: str, engines: int) -> list[float]:
-    """ns of each of so many engines that run at once, each with two cores of its own."""
+    """ns of each of so many engines that run at once, each with two processors of its own."""
     jobs = [
         subprocess.Popen(
             [str(program), str(chunks // 1000), variant, str(2 * engine)],
@@ -103,19 +103,20 @@ def beside(program: Path, chunks: int, variant: str, engines: int) -> list[float
         )
         for engine in range(engines)
     ]  # fmt: skip
-    found = []
+    outs = [job.communicate()[0] for job in jobs]
     for job in jobs:
-        out, _ = job.communicate()
         if job.returncode != 0:
             sys.exit(f"{program}: exit status {job.returncode}")
-        found += [values["sender_ns"] for _, values in lines_of(program, out)]
-    return found
+    return [values["sender_ns"] for out in outs for _, values in lines_of(program, out)]
 
 
 def two_engines(options: argparse.Namespace) -> int:
     """One engine and two in turns: ns per chunk, and what two send by what one does."""
     if len(os.sched_getaffinity(0)) < 4:
         print("two engines: left out, 4 cores are needed", file=sys.stderr)
+        return 2
+    if options.repeats < 2:
+        print("--repeats: at least 2, for quartiles", file=sys.stderr)
         return 2
     ones, twos, ratios = [], [], []
     for _ in range(options.repeats):

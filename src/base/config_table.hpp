@@ -43,8 +43,8 @@ inline const std::vector<Knob>& knobs() {
          "network device that lacks a feature its settings ask for.",
          "0.1", ""},
         {"TUTTI_LOG_LEVEL", &Config::log_level, "", "error|warn|info|debug",
-         "Minimum severity to log, of all parts; debug says what info does. The network plugin's "
-         "lines are NCCL's: NCCL_DEBUG=INFO.",
+         "Minimum severity to log (debug: as info). The network plugin logs through NCCL: "
+         "NCCL_DEBUG=INFO.",
          "0.1", ""},
         {"TUTTI_LOG_FILE", &Config::log_file, "", "",
          "Log file; %h is the host, %p the process. Unset: standard error.", "0.1", ""},

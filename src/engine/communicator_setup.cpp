@@ -229,8 +229,9 @@ void Communicator::announce_inert() const {
       : facts.nodes > 1
           ? "no rule has another plan for host memory on " + std::to_string(facts.nodes) +
                 " nodes; remedy: a plan by hand (tutti run --plan allgather=rings) or a tuning file"
-      : facts.oversubscribed ? "more ranks than cores"
-                             : "no rule has another plan for host memory here (tutti explain)";
+      : facts.oversubscribed
+          ? "no rule has another plan for host memory with more ranks than cores that they may use"
+          : "no rule has another plan for host memory here (tutti explain)";
   log(LogLevel::kInfo,
       "communicator: " + std::to_string(context_.me.ranks) + " ranks, native: " + why);
 }

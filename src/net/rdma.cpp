@@ -177,6 +177,8 @@ Result<Rail> open_verbs(const RailOptions& rail) {
   options.chunk_bytes = static_cast<std::uint32_t>(rail.config.net_chunk_bytes);
   options.ps_per_byte = rail.ps_per_byte;
   options.timestamps = rail.has_timestamps;
+  // Many NICs have none: who asked for a controller alone gets no warning.
+  options.needs_timestamps = rail.config.net_timestamps == "on";
   options.copies = rail.device_copies;
   options.on_fallback = [fallbacks = rail.fallbacks, name = rail.device.name](
                             const std::string& what, const std::string& remedy) {

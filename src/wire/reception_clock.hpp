@@ -110,7 +110,11 @@ class ReceptionClock {
   /// What the clock of the stamps is ahead when it shows that.
   std::int64_t ahead_at(transport::TimeNs stamp_ns) const {
     const auto since_look_ns = static_cast<std::int64_t>(stamp_ns - looked_ns_);
-    return drift_ppb_ == 0 ? ahead_ns_ : ahead_ns_ + since_look_ns / 1000 * drift_ppb_ / 1'000'000;
+    __extension__ using Wide = __int128;
+    return drift_ppb_ == 0
+               ? ahead_ns_
+               : ahead_ns_ + static_cast<std::int64_t>(static_cast<Wide>(since_look_ns) *
+                                                       drift_ppb_ / 1'000'000'000);
   }
   std::int64_t drifted_ns_max(transport::TimeNs stamps_ns) const {
     const auto since_look_ns = static_cast<std::int64_t>(stamps_ns - looked_ns_);
@@ -121,7 +125,9 @@ class ReceptionClock {
     if (over_ns >= kDriftNs) {
       const auto from_ns =
           static_cast<std::int64_t>(measured_from_.stamps_ns - measured_from_.monotonic_ns);
-      drift_ppb_ = (ahead_ns - from_ns) * 1'000'000 / (over_ns / 1000);
+      __extension__ using Wide = __int128;
+      drift_ppb_ = static_cast<std::int64_t>(static_cast<Wide>(ahead_ns - from_ns) * 1'000'000'000 /
+                                             over_ns);
       measured_from_ = now;
     }
   }

@@ -144,7 +144,7 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             lambda v: [v(f, **MANY_PAIRS) for f in ("qps", "bytes_per_qp", "sender_ns")],
         ),
         (
-            "Two engines with half of a connection each sent # times as much as one",
+            "(without the splitting), sent # times as much as one",
             "verbs-two-engines.json",
             lambda v: [row["ratio"][1] for row in v.rows],
         ),

@@ -191,7 +191,7 @@ def test_contract(vm: None) -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_plugin(traffic: dict[str, Outcome], service: str) -> None:
     outcome = check(traffic, f"{service} short", service)
-    lack = "has no time stamps of the NIC: it stamps no completions"
+    lack = "has no time stamps of the NIC: the NIC does not stamp completions"
     assert lack in outcome.output, outcome.output
 
 

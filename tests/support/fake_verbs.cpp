@@ -199,7 +199,8 @@ std::vector<std::byte> gather(const std::vector<verbs::Segment>& segments) {
 void add(verbs::Cq* cq, const verbs::Completion& it) {
   FakeCq& fake = fake_of(cq);
   require(static_cast<int>(fake.done.size()) < cq->entries, "a completion queue overflows");
-  fake.done.push_back({it, control.clock.now()});
+  fake.done.push_back(
+      {it, (control.clock.now() + control.clock.stamps_ahead) & control.clock.mask});
   if (fake.is_armed) {
     fake.is_armed = false;
     auto& channel = static_cast<FakeChannel&>(*cq->channel);

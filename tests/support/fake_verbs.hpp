@@ -29,6 +29,7 @@ struct FakeNicClock {
   bool is_extended = true;                 ///< The driver has libibverbs' extended interface.
   bool is_readable = true;                 ///< It has a function that reads the clock.
   std::uint64_t readings = 0;              ///< So far.
+  std::uint64_t stamps_ahead = 0;          ///< Ticks: stamps are of another clock.
 
   std::uint64_t now() {
     __extension__ using Wide = __int128;

@@ -83,14 +83,15 @@ Result<std::shared_ptr<SharedSegment>> SharedSegment::open(const SegmentTicket& 
   if (segment->descriptor_ < 0) {
     return Status(ErrorCode::kUnavailable,
                   with_errno("shared memory of another rank, " + path, errno) +
-                      "; the ranks of a node need one user, one process namespace and one user namespace");
+                      "; the ranks of a node need one user, one PID namespace and one user "
+                      "namespace");
   }
   Key key{};
   if (pread(segment->descriptor_, key.data(), sizeof(key), 0) != sizeof(key) || key != ticket.key) {
     return Status(ErrorCode::kUnavailable,
                   path +
                       " is not the shared memory of another rank; the ranks of a node need one "
-                      "process namespace");
+                      "PID namespace");
   }
   TUTTI_RETURN_IF_ERROR(segment->map());
   segment->close_file();

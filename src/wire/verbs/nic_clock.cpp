@@ -43,10 +43,10 @@ Result<NicClock> NicClock::open(Context* context, HostClock host_clock) {
     return no_clock(std::string("ibv_query_device_ex: ") + std::strerror(error));
   }
   if (attributes.time_mask == 0) {
-    return no_clock("it stamps no completions");
+    return no_clock("the NIC does not stamp completions");
   }
   if (attributes.clock_khz == 0) {
-    return no_clock("its driver does not tell the frequency of its clock");
+    return no_clock("the driver reports no clock frequency");
   }
   NicClock clock(context, std::move(host_clock), attributes.time_mask, attributes.clock_khz);
   TUTTI_ASSIGN_OR_RETURN(const Sample first, clock.read_once());
@@ -58,7 +58,7 @@ Result<NicClock> NicClock::open(Context* context, HostClock host_clock) {
   if (std::abs(off_ns) > static_cast<std::int64_t>(first.took_ns + last.took_ns) + passed_ns / 4) {
     return clock.wrong_frequency();
   }
-  clock.seen_ns_ = clock.seen_.host_ns;
+  clock.opened_ns_ = clock.seen_ns_ = clock.seen_.host_ns;
   clock.took_ns_max_ = std::max(2 * clock.seen_.took_ns, kTookNsMin);
   clock.clock_ = ReceptionClock(kDriftPpmMax, clock.took_ns_max_);
   clock.clock_.look({clock.seen_.host_ns, clock.seen_ns_, clock.seen_.took_ns});
@@ -110,8 +110,10 @@ Status NicClock::look(TimeNs now) {
   seen_ = sample;
   switch (clock_.look({sample.host_ns, seen_ns_, sample.took_ns})) {
     case ReceptionClock::Seen::kTooSlow:
+      look_due_ns_ = now + kLookNs / 16;  // Not at each poll: it is slow just then.
       return {};
     case ReceptionClock::Seen::kSet:
+      newest_stamp_ns_ = 0;
       ++set_;
       break;
     case ReceptionClock::Seen::kAsBefore:
@@ -119,6 +121,11 @@ Status NicClock::look(TimeNs now) {
       break;
   }
   look_due_ns_ = now + kLookNs;
+  strange_ = is_strange_ ? strange_ + 1 : 0;
+  is_strange_ = false;
+  if (strange_ >= kSetMax) {
+    return no_clock("the stamps are of another clock than the one that the driver reads");
+  }
   return set_ < kSetMax ? Status() : wrong_frequency();
 }
 

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The clock by which a NIC stamps completions, in the time of the transport. It is a counter with a
-// frequency and an oscillator of its own, which may have fewer than 64 bits and begin anew. Reading
-// it is slow (a read over PCIe or two), and says when it was only as exactly as that took: of some
-// readings the fastest counts. Times in ns.
+// frequency and an oscillator of its own, which may have fewer than 64 bits and wrap. A reading is
+// slow (a read over PCIe or two) and as uncertain as it is long, so the fastest of several is used.
+// Times in ns.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -28,6 +29,10 @@ class NicClock {
   static constexpr std::int64_t kDriftPpmMax = 5'000;
   /// A clock that seems to have been set at so many looks in a row runs at another frequency.
   static constexpr int kSetMax = 3;
+  /// A stamp that is later than the last look, or earlier than open(), by more is of another clock.
+  static constexpr std::int64_t kAheadNsMax = 1'000'000'000;
+  /// A stamp that is earlier than one before it by more says that the clock was set.
+  static constexpr TimeNs kBackNs = 50'000;
 
   /// Errors: why the NIC's stamps say nothing here (kUnavailable).
   static Result<NicClock> open(Context* context, HostClock host_clock);
@@ -35,8 +40,23 @@ class NicClock {
   /// Looks at both clocks if that is due; before stamps are translated. Errors: why they say
   /// nothing any more (kUnavailable).
   Status refresh(TimeNs now) { return now < look_due_ns_ ? Status() : look(now); }
-  /// `ticks`: a completion's.
-  TimeNs received_ns(std::uint64_t ticks) { return clock_.received_ns(stamp_ns(ticks)); }
+  /// `ticks`: a completion's. kNever: of another clock, or the clock was set, which the next look
+  /// finds out.
+  TimeNs received_ns(std::uint64_t ticks) {
+    const std::int64_t since_ns = ns_of(ticks_between(seen_.ticks, ticks));
+    const auto opened_ago_ns = static_cast<std::int64_t>(seen_ns_ - opened_ns_);
+    if (since_ns > kAheadNsMax || -since_ns > opened_ago_ns + kAheadNsMax) {
+      is_strange_ = true;
+      return transport::kNever;
+    }
+    const TimeNs stamp_ns = seen_ns_ + static_cast<TimeNs>(since_ns);
+    if (stamp_ns + kBackNs < newest_stamp_ns_) {
+      look_due_ns_ = 0;
+      return transport::kNever;
+    }
+    newest_stamp_ns_ = std::max(newest_stamp_ns_, stamp_ns);
+    return clock_.received_ns(stamp_ns);
+  }
 
  private:
   struct Sample {
@@ -58,9 +78,6 @@ class NicClock {
     __extension__ using Wide = __int128;
     return static_cast<std::int64_t>(static_cast<Wide>(ticks) * ns_per_tick_q32_ >> 32);
   }
-  TimeNs stamp_ns(std::uint64_t ticks) const {
-    return seen_ns_ + static_cast<TimeNs>(ns_of(ticks_between(seen_.ticks, ticks)));
-  }
 
   Context* context_ = nullptr;
   HostClock host_clock_;
@@ -72,7 +89,11 @@ class NicClock {
   TimeNs look_due_ns_ = 0;
   Sample seen_;         ///< At the last look.
   TimeNs seen_ns_ = 0;  ///< The NIC's time then: begins as the host's, and goes by the frequency.
-  int set_ = 0;         ///< Looks in a row at which it seemed to have been set.
+  TimeNs opened_ns_ = 0;
+  TimeNs newest_stamp_ns_ = 0;  ///< By the NIC's time, since it was set last.
+  bool is_strange_ = false;     ///< A stamp of another clock came since the last look.
+  int strange_ = 0;             ///< Looks in a row with such.
+  int set_ = 0;                 ///< Looks in a row at which it seemed to have been set.
 };
 
 }  // namespace tutti::wire::verbs

@@ -21,7 +21,7 @@ Result<StampedCq> StampedCq::open(Context* context, const Options& options) {
   ExtendedCq* const cq = create == nullptr ? nullptr : create(context, &initial);
   if (cq == nullptr) {
     return Status(ErrorCode::kUnavailable,
-                  std::string("no completion queue that has them: ") + std::strerror(errno));
+                  std::string("ibv_create_cq_ex: ") + std::strerror(errno));
   }
   return StampedCq(cq, std::move(clock), options.clock);
 }

@@ -83,6 +83,9 @@ void VerbsWire::open_completions() {
   send_cq_ = verbs_.create_cq(
       context_, static_cast<int>(2 * kSendSlots + Windows::kRequestsMax + kFlushesMax), nullptr,
       channel_, vector);
+  if (send_cq_ == nullptr) {
+    return;
+  }
   const int receives = static_cast<int>(options_.receive_buffers);
   received_ns_.fill(transport::kNever);
   unstamped_ = "not asked for";
@@ -103,7 +106,9 @@ void VerbsWire::open_completions() {
 
 void VerbsWire::note_no_stamps(const std::string& why) {
   unstamped_ = why;
-  fall_back("no time stamps of the NIC: " + why, "TUTTI_NET_TIMESTAMPS=off");
+  if (options_.needs_timestamps) {
+    fall_back("no time stamps of the NIC: " + why, "TUTTI_NET_TIMESTAMPS=off");
+  }
 }
 
 /// What the NIC has received, up to kCompletionsPerPoll. `received_ns` stays kNever without stamps.

@@ -63,6 +63,7 @@ struct VerbsOptions {
   std::uint32_t receive_buffers = 512;  ///< Of a chunk each.
   std::uint32_t bounce_buffers = 64;    ///< For payloads in memory that is not registered.
   bool timestamps = false;              ///< Of what arrives, by the NIC.
+  bool needs_timestamps = true;         ///< Where it has none is a fall-back.
   Bytes window_bytes_min = 64 << 10;    ///< Shorter receives are copied. 0: all are.
   std::string class_directory = "/sys/class/infiniband";
   std::shared_ptr<DeviceCopies> copies;      ///< Null: there are no GPUs.

@@ -148,6 +148,7 @@ TEST(rdma, listen__without_stamps_of_the_nic) {
   NetworkOptions options = options_of(directory, "uc");
   const auto outcome_of = [&](const char* timestamps, bool is_strict, std::string* told) {
     options.config.net_timestamps = timestamps;
+    options.config.net_controller = "nscc";  // Which `auto` asks for stamps for.
     options.config.strict = is_strict;
     auto network = Network::open(options, [told](LogKind kind, const std::string& text) {
       *told += (kind == LogKind::kWarning ? "warning: " : "") + text + "\n";
@@ -156,7 +157,7 @@ TEST(rdma, listen__without_stamps_of_the_nic) {
     return (*network)->listen(0).status();
   };
   const std::string lack =
-      "net: lo has no time stamps of the NIC: it stamps no completions; remedy: "
+      "net: lo has no time stamps of the NIC: the NIC does not stamp completions; remedy: "
       "TUTTI_NET_TIMESTAMPS=off";
   for (const bool has_stamps : {true, false}) {
     clock.mask = has_stamps ? UINT64_MAX >> 1 : 0;
@@ -167,6 +168,10 @@ TEST(rdma, listen__without_stamps_of_the_nic) {
     const Status strict = outcome_of("on", true, &told);
     EXPECT_EQ(has_stamps ? "" : "TUTTI_STRICT: " + lack, strict.message());
     EXPECT_TRUE(outcome_of("off", true, &told).ok());
+    told.clear();
+    EXPECT_TRUE(outcome_of("auto", true, &told).ok());
+    EXPECT_EQ(std::string::npos, told.find("warning")) << told;
+    EXPECT_EQ(has_stamps, told.find("no time stamps of the NIC") == std::string::npos) << told;
   }
   clock = {};
 }

@@ -37,13 +37,13 @@ TimeNs virtual_clock() { return virtual_ns += 40; }
 
 FakeVerbsControl& fake() { return tutti::testing::fake_verbs(TUTTI_FAKE_VERBS); }
 
-struct Told {
+struct Fallback {
   std::string what;
   std::string remedy;
 };
 
 std::unique_ptr<VerbsWire> open_stamped(int end, const std::string& service, TimeNs (*clock)(),
-                                        std::vector<Told>* told = nullptr) {
+                                        std::vector<Fallback>* told = nullptr) {
   static const auto library = load_library(TUTTI_FAKE_VERBS);
   EXPECT_TRUE(library.ok()) << library.status().message();
   VerbsOptions options;
@@ -80,7 +80,7 @@ class Stamps : public ::testing::Test {
 
 /// Two wires that are connected. What arrives at b lies there for a while before b looks.
 struct Talk {
-  explicit Talk(const std::string& service, std::vector<Told>* told = nullptr)
+  explicit Talk(const std::string& service, std::vector<Fallback>* told = nullptr)
       : it([&] {
           return WirePair{nullptr, open_stamped(0, service, virtual_clock),
                           open_stamped(1, service, virtual_clock, told)};
@@ -127,7 +127,7 @@ TEST_F(Stamps, arrive_when_the_packet_came) {
   for (const char* const service : {"uc", "rc", "ud"}) {
     for (const std::uint64_t khz : {78'125, 156'250, 427'777, 1'000'000, 3'000'000}) {
       fake().clock.khz = fake().clock.told_khz = khz;
-      std::vector<Told> told;
+      std::vector<Fallback> told;
       Talk talk(service, &told);
       EXPECT_EQ(std::string::npos, talk.it.pair.b->description().find("no time stamps"));
       for (const TimeNs wait_ns : {TimeNs{0}, 2 * kUs, 900 * kUs, 4 * kMs, 30 * kMs, kSecond}) {
@@ -204,7 +204,7 @@ TEST_F(Stamps, late_looks_do_not_lengthen_the_round_trip) {
 /// A packet in 1 ms for two seconds, by an oscillator that is off, or a frequency told as rounded.
 TEST_F(Stamps, follow_a_clock_that_drifts) {
   for (const std::int64_t drift_ppm : {-2500, -100, 100, 2500}) {
-    std::vector<Told> told;
+    std::vector<Fallback> told;
     fake().clock.drift_ppm = drift_ppm;
     Talk talk("rc", &told);
     const auto off_ns = static_cast<TimeNs>(std::abs(drift_ppm) * 7);  // In 7 ms.
@@ -258,7 +258,7 @@ TEST_F(Stamps, a_counter_that_begins_anew) {
     int bits;
   };
   for (const Case& one : {Case{1'000'000, 32}, Case{156'250, 28}, Case{427'000, 48}}) {
-    std::vector<Told> told;
+    std::vector<Fallback> told;
     FakeNicClock& clock = fake().clock;
     clock.khz = clock.told_khz = one.khz;
     clock.mask = UINT64_MAX >> (64 - one.bits);
@@ -285,24 +285,22 @@ TEST_F(Stamps, what_is_missing_is_told) {
   constexpr Case kCases[] = {
       {[](FakeNicClock& it) { it.is_extended = false; },
        "libibverbs or its driver has no ibv_query_device_ex"},
-      {[](FakeNicClock& it) { it.mask = 0; }, "it stamps no completions"},
-      {[](FakeNicClock& it) { it.told_khz = 0; },
-       "its driver does not tell the frequency of its clock"},
+      {[](FakeNicClock& it) { it.mask = 0; }, "the NIC does not stamp completions"},
+      {[](FakeNicClock& it) { it.told_khz = 0; }, "the driver reports no clock frequency"},
       {[](FakeNicClock& it) { it.is_readable = false; },
        "its clock cannot be read: Operation not supported"},
       {[](FakeNicClock& it) { it.read_error = EIO; },
        "its clock cannot be read: Input/output error"},
       {[](FakeNicClock& it) { it.told_khz = 156; }, "its clock does not run at 156 kHz"},
       {[](FakeNicClock& it) { it.khz = 0; }, "its clock does not run at 156250 kHz"},
-      {[](FakeNicClock& it) { it.refuses_cqs = true; },
-       "no completion queue that has them: Cannot allocate memory"},
+      {[](FakeNicClock& it) { it.refuses_cqs = true; }, "ibv_create_cq_ex: Cannot allocate memory"},
   };
   for (const Case& one : kCases) {
     SCOPED_TRACE(one.why);
     fake().clock = FakeNicClock();
     fake().clock.host_ns = virtual_clock;
     one.lack(fake().clock);
-    std::vector<Told> told;
+    std::vector<Fallback> told;
     Talk talk("uc", &told);
     ASSERT_EQ(1U, told.size());
     EXPECT_EQ(std::string("no time stamps of the NIC: ") + one.why, told[0].what);
@@ -324,11 +322,18 @@ TEST_F(Stamps, a_clock_that_fails_later) {
        "no time stamps of the NIC: its clock cannot be read: Input/output error"},
       {[](FakeNicClock& it) { it.khz = 150'000; },
        "no time stamps of the NIC: its clock does not run at 156250 kHz"},
+      {[](FakeNicClock& it) { it.stamps_ahead = 156'250ULL * 10'000; },
+       "no time stamps of the NIC: the stamps are of another clock than the one that the driver "
+       "reads"},
+      {[](FakeNicClock& it) { it.stamps_ahead = std::uint64_t{0} - 156'250ULL * 10'000; },
+       "no time stamps of the NIC: the stamps are of another clock than the one that the driver "
+       "reads"},
   };
   for (const Case& one : kCases) {
+    fake().clock.stamps_ahead = 0;
     fake().clock.read_error = 0;
     fake().clock.khz = 156'250;
-    std::vector<Told> told;
+    std::vector<Fallback> told;
     Talk talk("rc", &told);
     EXPECT_LE(talk.error_of(talk.pass(kMs)), 150U);
     one.fail(fake().clock);
@@ -347,19 +352,40 @@ TEST_F(Stamps, a_clock_that_fails_later) {
 
 /// A NIC that was reset: no packet has waited for longer than it has.
 TEST_F(Stamps, a_clock_that_is_set) {
-  std::vector<Told> told;
-  Talk talk("uc", &told);
-  talk.pass(0);
-  fake().clock.ticks += 156'250'000;  // By a second.
-  for (int i = 0; i < 20; ++i) {
-    virtual_ns += kMs;
-    const TimeNs received_ns = talk.pass(200 * kUs);
-    EXPECT_GE(received_ns, talk.came_ns - 150) << i;
-    if (i >= 6) {
-      EXPECT_LE(talk.error_of(received_ns), 150U) << i;
+  for (const bool is_back : {false, true}) {
+    std::vector<Fallback> told;
+    Talk talk("uc", &told);
+    talk.pass(0);
+    const std::uint64_t half_a_second = 78'125'000;
+    fake().clock.ticks += is_back ? std::uint64_t{0} - half_a_second : half_a_second;
+    for (int i = 0; i < 20; ++i) {
+      virtual_ns += kMs;
+      const TimeNs received_ns = talk.pass(200 * kUs);
+      EXPECT_GE(received_ns, talk.came_ns - 150) << is_back << i;
+      if (i >= 6) {
+        EXPECT_LE(talk.error_of(received_ns), 150U) << is_back << i;
+      }
     }
+    EXPECT_TRUE(told.empty());
   }
-  EXPECT_TRUE(told.empty());
+}
+
+/// Who asked for a controller, not for stamps, hears of it where the wire is described.
+TEST_F(Stamps, are_no_fall_back_where_nobody_needs_them) {
+  fake().clock.mask = 0;
+  const auto library = load_library(TUTTI_FAKE_VERBS);
+  ASSERT_TRUE(library.ok());
+  VerbsOptions options;
+  options.device = "fake_0";
+  options.timestamps = true;
+  options.needs_timestamps = false;
+  int fallbacks = 0;
+  options.on_fallback = [&](const std::string&, const std::string&) { ++fallbacks; };
+  const auto wire = VerbsWire::open(*library, options);
+  ASSERT_TRUE(wire.ok());
+  EXPECT_EQ(0, fallbacks);
+  EXPECT_NE(std::string::npos,
+            (*wire)->description().find("no time stamps of the NIC: the NIC does not stamp"));
 }
 
 TEST_F(Stamps, cost_nothing_when_they_are_not_asked_for) {
