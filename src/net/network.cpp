@@ -401,6 +401,7 @@ class SystemNetwork : public Network {
     const auto dead_peers = std::make_shared<DeadPeers>();
     TUTTI_RETURN_IF_ERROR(system_random(&device.id, sizeof device.id));
     std::vector<std::unique_ptr<Engine>> started;
+    std::string description;
     for (int i = 0; i < count; ++i) {
       Bytes buffer_bytes = 0;
       const std::shared_ptr<wire::DeviceCopies> copies =
@@ -434,6 +435,9 @@ class SystemNetwork : public Network {
       }
       of_engine.watch = watch_.add();
       auto engine = std::make_unique<Engine>(std::move(wire), of_engine);
+      if (started.empty()) {
+        description = engine->description();  // The engine's thread may change it.
+      }
       TUTTI_RETURN_IF_ERROR(engine->start());
       started.push_back(std::move(engine));
     }
@@ -446,7 +450,7 @@ class SystemNetwork : public Network {
              (channel_options_.policy == nullptr
                   ? std::string()
                   : std::string(", policy ") + channel_options_.policy->name) +
-             ", " + started.front()->description());
+             ", " + description);
     device.placement = std::make_unique<Placement>(started.size());
     device.engines = std::move(started);
     return &device;
