@@ -53,8 +53,11 @@ class ReceptionClock {
 
   /// The clocks are to be looked at before this stamp counts.
   bool is_due(transport::TimeNs stamp_ns) const {
-    return !has_looked_ || stamp_ns > looked_ns_ + kLookNs ||
-           stamp_ns + static_cast<transport::TimeNs>(step_ns()) < newest_stamp_ns_;
+    return !has_looked_ || stamp_ns > looked_ns_ + kLookNs || is_set_back(stamp_ns);
+  }
+  /// It is earlier than one before it: their clock has been set.
+  bool is_set_back(transport::TimeNs stamp_ns) const {
+    return stamp_ns + static_cast<transport::TimeNs>(step_ns()) < newest_stamp_ns_;
   }
 
   enum class Seen : std::uint8_t {

@@ -113,7 +113,6 @@ Status NicClock::look(TimeNs now) {
       look_due_ns_ = now + kLookNs / 16;  // Not at each poll: it is slow just then.
       return {};
     case ReceptionClock::Seen::kSet:
-      newest_stamp_ns_ = 0;
       ++set_;
       break;
     case ReceptionClock::Seen::kAsBefore:

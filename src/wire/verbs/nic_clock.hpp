@@ -7,7 +7,6 @@
 // Times in ns.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -31,8 +30,6 @@ class NicClock {
   static constexpr int kSetMax = 3;
   /// A stamp that is later than the last look, or earlier than open(), by more is of another clock.
   static constexpr std::int64_t kAheadNsMax = 1'000'000'000;
-  /// A stamp that is earlier than one before it by more says that the clock was set.
-  static constexpr TimeNs kBackNs = 50'000;
 
   /// Errors: why the NIC's stamps say nothing here (kUnavailable).
   static Result<NicClock> open(Context* context, HostClock host_clock);
@@ -50,11 +47,10 @@ class NicClock {
       return transport::kNever;
     }
     const TimeNs stamp_ns = seen_ns_ + static_cast<TimeNs>(since_ns);
-    if (stamp_ns + kBackNs < newest_stamp_ns_) {
+    if (clock_.is_set_back(stamp_ns)) {
       look_due_ns_ = 0;
       return transport::kNever;
     }
-    newest_stamp_ns_ = std::max(newest_stamp_ns_, stamp_ns);
     return clock_.received_ns(stamp_ns);
   }
 
@@ -90,10 +86,9 @@ class NicClock {
   Sample seen_;         ///< At the last look.
   TimeNs seen_ns_ = 0;  ///< The NIC's time then: begins as the host's, and goes by the frequency.
   TimeNs opened_ns_ = 0;
-  TimeNs newest_stamp_ns_ = 0;  ///< By the NIC's time, since it was set last.
-  bool is_strange_ = false;     ///< A stamp of another clock came since the last look.
-  int strange_ = 0;             ///< Looks in a row with such.
-  int set_ = 0;                 ///< Looks in a row at which it seemed to have been set.
+  bool is_strange_ = false;  ///< A stamp of another clock came since the last look.
+  int strange_ = 0;          ///< Looks in a row with such.
+  int set_ = 0;              ///< Looks in a row at which it seemed to have been set.
 };
 
 }  // namespace tutti::wire::verbs
