@@ -855,6 +855,11 @@ void ibv_ack_cq_events(verbs::Cq* cq, unsigned count) {
 
 verbs::Cq* ibv_create_cq(verbs::Context* context, int entries, void* /*cq_context*/,
                          verbs::CompletionChannel* channel, int /*vector*/) {
+  if (control.refused_cqs > 0) {
+    --control.refused_cqs;
+    errno = ENOMEM;
+    return nullptr;
+  }
   auto* const cq = new FakeCq{};
   cq->cq.context = context;
   cq->cq.channel = channel;

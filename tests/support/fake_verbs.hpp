@@ -64,6 +64,7 @@ struct FakeVerbsControl {
   int mtu_code = 5;             ///< ibv_mtu of all ports: 4096.
   std::uint32_t inactive = 0;   ///< Ports: bit n is device n's.
   bool refuses_memory = false;  ///< reg_mr fails with ENOMEM.
+  int refused_cqs = 0;          ///< So many of the next create_cq do.
   /// Which memory is a GPU's. Null: none is.
   bool (*is_device_memory)(const void* memory) = nullptr;
   /// Copies from or to such memory. Null: memcpy().

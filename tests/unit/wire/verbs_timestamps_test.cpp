@@ -388,6 +388,23 @@ TEST_F(Stamps, are_no_fall_back_where_nobody_needs_them) {
             (*wire)->description().find("no time stamps of the NIC: the NIC does not stamp"));
 }
 
+/// With stamps and without: what is tried for them comes after it, and sets errno anew.
+TEST_F(Stamps, a_refused_completion_queue_is_told_with_its_reason) {
+  const auto library = load_library(TUTTI_FAKE_VERBS);
+  ASSERT_TRUE(library.ok());
+  VerbsOptions options;
+  options.device = "fake_0";
+  options.clock = virtual_clock;
+  for (const bool has_stamps : {false, true}) {
+    options.timestamps = has_stamps;
+    fake().refused_cqs = 1;
+    const auto wire = VerbsWire::open(*library, options);
+    ASSERT_FALSE(wire.ok());
+    EXPECT_NE(std::string::npos, wire.status().message().find("Cannot allocate memory"))
+        << wire.status().message();
+  }
+}
+
 TEST_F(Stamps, cost_nothing_when_they_are_not_asked_for) {
   const auto library = load_library(TUTTI_FAKE_VERBS);
   ASSERT_TRUE(library.ok());
